@@ -46,7 +46,10 @@ def as_labels(values: Any, name: str = "labels") -> NDArray[Any]:
 
 
 def label_array(values: Any, name: str) -> NDArray[Any]:
-    """Labels as an array. None and NaN among texts stay missing; numpy would write 'nan'."""
+    """Labels as an array. None and NaN among texts stay missing; numpy would write 'nan'.
+
+    Numbers and bools of dtype object, as in a column of pandas, get the dtype that numpy gives them otherwise.
+    """
     if isinstance(values, ValuesView):
         values = list(values)
     try:
@@ -60,6 +63,17 @@ def label_array(values: Any, name: str) -> NDArray[Any]:
         raise InputError(f"{name}: expected one label per sample") from None
     if array.ndim == 0:
         raise InputError(f"{name}: expected one label per sample, got {_shown(values)}")
+    return _plain(array) if array.dtype.kind == "O" else array
+
+
+def _plain(array: NDArray[Any]) -> NDArray[Any]:
+    """Labels of dtype object with a plain dtype if all are bools, all integers, or all numbers; else unchanged."""
+    values = array.ravel().tolist()
+    types = set(map(type, values))
+    for allowed, kinds in (((bool, np.bool_), "b"), ((int, np.integer), "iu"), ((int, float, np.number), "f")):
+        if types and all(issubclass(kind, allowed) and (kind is not bool or kinds == "b") for kind in types):
+            found = np.array(values)
+            return found.reshape(array.shape) if found.dtype.kind in kinds else array  # very large integers
     return array
 
 

@@ -66,14 +66,15 @@ class NoteKind(Enum):
         "--text-column, or pass only this column in Python"
     )
     CONTRADICTIONS = (
-        "{count:,} samples occur more than once with different labels, e.g. {pair}: {wrong:,} labels ({percent:.1f} %) "
-        "or more disagree with those of identical samples, which no classifier can resolve"
+        "samples that occur more than once with different labels: {count:,}, e.g. {pair}. At least {wrong:,} of their "
+        "labels ({percent:.1f} % of all labels) differ from the label of an identical sample: they are wrong, or the "
+        "labels are outcomes, which can differ between equal cases"
     )
     NEAR_DUPLICATES = (
-        "{count:,} samples are identical or nearly identical to another one, in {groups:,} groups that stay in the "
-        "same half of the data (not with --protocol paper); number of groups with different labels: {conflicts:,}"
+        "identical or nearly identical samples: {count:,}; number of groups: {groups:,}, with different labels: "
+        "{conflicts:,}. A group stays in the same half of the data, except with --protocol paper"
     )
-    OUTLIERS = "{count:,} samples are outliers: far from all others, perhaps of none of the classes"
+    OUTLIERS = "outliers: {count:,}, far from all other samples, perhaps of none of the classes"
     LEAK = (
         "column {column} alone predicts {percent:.1f} % of the labels. If it was derived from the labels, the noise "
         "estimate has no meaning: exclude it with --ignore-columns {column}"
@@ -127,6 +128,11 @@ def format_bytes(amount: float) -> str:
         if amount >= length:
             return f"{amount / length:,.1f} {unit}"
     return f"{amount / 1e3:,.1f} kB"
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """Return "1 sample" or "1,200 samples"; `many` if the plural has another form."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 class Pace:

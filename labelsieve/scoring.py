@@ -19,7 +19,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from labelsieve.checks import codes_among, distinct, refuse_missing
+from labelsieve.checks import as_labels, codes_among, distinct, refuse_missing
 from labelsieve.errors import InputError
 from labelsieve.types import TOP_CLASSES, BoolArray, FloatArray, IntArray, Scores
 
@@ -103,13 +103,16 @@ def label_suspicion(labels: ArrayLike, pred_probs: ArrayLike, *, classes: ArrayL
     return suspicion
 
 
-def score_probabilities(labels: ArrayLike, pred_probs: ArrayLike) -> Scores:
-    """Return the scores that selection uses. A given label with probability 0 has a large but finite loss."""
+def score_probabilities(labels: ArrayLike, pred_probs: ArrayLike, *, warn: bool = True) -> Scores:
+    """Return the scores that selection uses. A given label with probability 0 has a large but finite loss.
+
+    `warn` is false if `check_rows` has already warned about rows that are renormalised.
+    """
     given, probs = checked(labels, pred_probs, None)
     n, kept = len(probs), min(STORED_TOP_CLASSES, probs.shape[1])
     predicted, probability, confidence = np.empty(n, dtype=np.int64), np.empty(n), np.empty(n)
     top_classes, top_probs = np.empty((n, kept), dtype=np.int32), np.empty((n, kept), dtype=np.float32)
-    for rows, codes, block in _chunks(given, probs):
+    for rows, codes, block in _chunks(given, probs, stacklevel=3 if warn else None):
         predicted[rows], probability[rows], confidence[rows] = _look_up(block, codes)
         found = likeliest(block, predicted[rows], kept)
         top_classes[rows], top_probs[rows] = found, np.take_along_axis(block, found, axis=1)
@@ -118,9 +121,15 @@ def score_probabilities(labels: ArrayLike, pred_probs: ArrayLike) -> Scores:
     )
 
 
+def check_rows(given: IntArray, probs: NDArray[Any]) -> None:
+    """Check all rows, and warn if some are renormalised; for functions that use rows before they pass over all."""
+    for _ in _chunks(given, probs, stacklevel=4):
+        pass
+
+
 def probability_blocks(given: IntArray, probs: NDArray[Any]) -> Iterator[tuple[IntArray, NDArray[Any]]]:
-    """The label codes and checked probabilities, block by block."""
-    for _, codes, block in _chunks(given, probs):
+    """The label codes and renormalised probabilities, block by block, after `check_rows`."""
+    for _, codes, block in _chunks(given, probs, stacklevel=None):
         yield codes, block
 
 
@@ -177,8 +186,13 @@ def _look_up(block: NDArray[Any], codes: IntArray) -> tuple[IntArray, NDArray[An
     return predicted, flat[start + codes], flat[start + predicted]
 
 
-def _chunks(given: NDArray[Any], probs: NDArray[Any]) -> Iterator[tuple[slice, IntArray, NDArray[Any]]]:
-    """Yield rows, label codes and checked probabilities (contiguous, float32 or float64) of each chunk."""
+def _chunks(
+    given: NDArray[Any], probs: NDArray[Any], *, stacklevel: int | None = 3
+) -> Iterator[tuple[slice, IntArray, NDArray[Any]]]:
+    """Yield rows, label codes and checked probabilities (contiguous, float32 or float64) of each chunk.
+
+    A warning about renormalised rows has this `stacklevel`; there is none if it is None.
+    """
     n, c = probs.shape
     size = max(1, CHUNK_BYTES // (c * probs.itemsize))
     working = np.float32 if probs.itemsize < 4 else probs.dtype
@@ -190,7 +204,8 @@ def _chunks(given: NDArray[Any], probs: NDArray[Any]) -> Iterator[tuple[slice, I
         codes = _label_codes(given[rows], c, start)
         block = np.ascontiguousarray(probs[rows], dtype=working)
         # A product with ones is the fastest row sum; nan and infinity fail its test too.
-        sums = block @ ones
+        with np.errstate(invalid="ignore"):
+            sums = block @ ones
         off = np.abs(sums - 1)
         if not (off.max() <= SUM_TOLERANCE and block.min() >= 0):
             _explain(block, start)
@@ -201,8 +216,8 @@ def _chunks(given: NDArray[Any], probs: NDArray[Any]) -> Iterator[tuple[slice, I
         if (rows.stop - released) * c * probs.itemsize >= RELEASE_BYTES:
             _release_pages(probs)
             released = rows.stop
-    if renormalised:
-        warnings.warn(f"pred_probs: {renormalised} rows do not sum to 1 and were renormalised", stacklevel=4)
+    if renormalised and stacklevel is not None:
+        warnings.warn(f"pred_probs: {renormalised} rows do not sum to 1 and were renormalised", stacklevel=stacklevel)
 
 
 def _label_codes(labels: NDArray[Any], c: int, start: int) -> IntArray:
@@ -244,7 +259,8 @@ def _release_pages(probs: NDArray[Any]) -> None:
 
 def checked(labels: ArrayLike, pred_probs: ArrayLike, classes: ArrayLike | None) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return the labels as columns of the probabilities, and the probabilities, whose values `_chunks` checks."""
-    classes = named_columns(labels, pred_probs, classes)
+    given = as_labels(labels)
+    classes = named_columns(given, pred_probs, classes)
     probs = np.asanyarray(pred_probs)
     if probs.dtype.kind not in "fiub":
         raise InputError("pred_probs: expected numbers")
@@ -254,9 +270,6 @@ def checked(labels: ArrayLike, pred_probs: ArrayLike, classes: ArrayLike | None)
         )
     if probs.dtype.kind != "f":
         probs = probs.astype(np.float64)
-    given = np.asarray(labels)
-    if given.ndim != 1:
-        raise InputError(f"labels: expected one dimension, got shape {given.shape}")
     if len(given) != len(probs):
         raise InputError(f"labels: {len(given)} labels but pred_probs has {len(probs)} rows")
     if len(given) == 0:
@@ -268,9 +281,9 @@ def checked(labels: ArrayLike, pred_probs: ArrayLike, classes: ArrayLike | None)
 
 def class_names(labels: ArrayLike, columns: int, classes: ArrayLike | None) -> NDArray[Any]:
     """Return the class of each column of the probabilities, in the type of the labels."""
-    given = np.asarray(labels)
+    given = as_labels(labels)
     if classes is not None:
-        return np.asarray(classes)
+        return as_labels(classes, "classes")
     if given.dtype.kind not in "iubf":
         return np.unique(given)
     return np.arange(columns).astype(given.dtype)
@@ -288,8 +301,8 @@ def named_columns(labels: ArrayLike, pred_probs: Any, classes: ArrayLike | None)
 
     Columns without names (0, 1, ..., in polars `column_0`, ...) are the classes in their order.
     """
-    given = np.asarray(labels)
-    if not isinstance(pred_probs, Frame) or given.ndim != 1 or len(given) == 0:
+    given = as_labels(labels)
+    if not isinstance(pred_probs, Frame) or len(given) == 0:
         return classes
     found = list(pred_probs.columns)
     if found in (list(range(len(found))), [f"column_{k}" for k in range(len(found))]):
@@ -335,7 +348,7 @@ def _encode(given: NDArray[Any], c: int, classes: ArrayLike | None) -> IntArray:
         if (given != np.floor(given)).any():
             raise InputError("labels: expected whole numbers, text or bools")
         return given.astype(np.int64)
-    names = (distinct(given) if classes is None else np.asarray(classes)).tolist()
+    names = (distinct(given) if classes is None else as_labels(classes, "classes")).tolist()
     if len(names) != c:
         raise InputError(f"pred_probs: {c} columns but {len(names)} classes; pass classes= in the order of the columns")
     return codes_among(given, names)

@@ -7,7 +7,7 @@ import typing
 import numpy as np
 import pytest
 
-from labelsieve.checks import between, whole
+from labelsieve.checks import as_labels, between, whole
 from labelsieve.errors import InputError
 from labelsieve.methods import METHODS
 from labelsieve.methods.f_correction import FCorrection
@@ -69,3 +69,27 @@ def test_whole_and_between_at_their_ends():
         between("x", 1, 0, 1, ends="[)")
     with pytest.raises(InputError, match=r"x is 0: choose a number in \(0, 1\]$"):
         between("x", 0, 0, 1, ends="(]")
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype"),
+    [
+        ([0, 1, 2], "int64"),
+        ([np.int8(0), np.int8(1)], "int8"),
+        ([True, False], "bool"),
+        ([np.True_, False], "bool"),
+        ([0, 1.0], "float64"),
+        ([0, math.nan], "float64"),  # missing
+        (["a", "b"], "object"),
+        ([0, True], "object"),
+        ([0, None], "object"),
+        ([2**70, 1], "object"),
+        ([2**63, -1], "object"),  # float64 would round them
+        ([], "object"),
+    ],
+)
+def test_labels_of_dtype_object_get_a_plain_one_if_they_are_of_one_type(values, dtype):
+    labels = np.empty(len(values), dtype=object)
+    labels[:] = values
+    assert as_labels(labels).dtype == dtype
+    np.testing.assert_array_equal(as_labels(labels), labels.astype(dtype))

@@ -108,6 +108,14 @@ def test_commands_can_be_parsed(line: str) -> None:
     make_app().parse_args(shlex.split(line)[1:], exit_on_error=False, print_error=False)
 
 
+def test_python_examples_run_from_top_to_bottom() -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```", text("api"), re.DOTALL | re.MULTILINE)
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, "api.md", "exec"), names)
+    assert len(blocks) >= 2
+
+
 def test_numbers_quoted_from_a_benchmark_are_current() -> None:
     detection = (DOCS.parent / "benchmarks" / "detection.md").read_text(encoding="utf-8")
     overview = next(line for line in detection.splitlines() if line.startswith("| all |"))

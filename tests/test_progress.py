@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from labelsieve.progress import Pace, PlainStage, Progress, format_duration
+from labelsieve.progress import Pace, PlainStage, Progress, counted, format_duration
 
 
 class Clock:
@@ -114,3 +114,8 @@ def test_a_note_goes_above_the_bar() -> None:
     assert "a hint with [brackets] " + "x" * 200 in terminal.getvalue() and "2/2" in terminal.getvalue()
     progress.note("after")
     assert terminal.getvalue().endswith("after\n")
+
+
+def test_numbers_with_nouns() -> None:
+    assert counted(1, "sample") == "1 sample"
+    assert counted(2000, "class", "classes") == "2,000 classes"

@@ -253,9 +253,28 @@ def test_numbered_columns_keep_their_order() -> None:
     ],
 )
 def test_columns_with_other_names_are_refused(columns, classes, said) -> None:
-    for function in (scoring.select_clean, scoring.label_suspicion, scoring.score_probabilities):
+    for function in (scoring.select_clean, scoring.label_suspicion):
         with pytest.raises(InputError, match=said) as problem:
             function(["a", "c", "a"], pd.DataFrame(PROBS, columns=columns), classes=classes)
         assert "\n" not in str(problem.value)
     with pytest.raises(InputError, match="'id' is not a label"):
         scoring.select_clean([0, 1, 0], pd.DataFrame(PROBS, columns=["0", "1", "id"]))
+
+
+@pytest.mark.parametrize("function", [scoring.select_clean, scoring.label_suspicion])
+def test_labels_of_dtype_object_are_read_like_others(function) -> None:
+    for labels in ([0, 1, 0], [False, True, False]):
+        found = function(pd.Series(labels, dtype=object), PROBS)
+        np.testing.assert_array_equal(found, function(labels, PROBS))
+
+
+def test_values_that_are_no_probabilities_give_no_numpy_warning() -> None:
+    with pytest.raises(InputError, match="row 1 holds NaN or infinity"):  # warnings are errors in tests
+        scoring.select_clean([0, 1], [[0.5, 0.5], [np.inf, -np.inf]])
+
+
+def test_a_warning_about_renormalised_rows_names_the_line_of_the_user() -> None:
+    for function in (scoring.select_clean, scoring.label_suspicion, scoring.score_probabilities):
+        with pytest.warns(UserWarning, match="3 rows") as found:
+            function([0, 1, 2], 0.985 * PROBS)
+        assert [each.filename for each in found] == [__file__]

@@ -89,11 +89,6 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
     return lines
 
 
-def counted(count: int, noun: str) -> str:
-    """Return "1 sample" or "2 samples"."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.1f} %"
 

@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-from labelsieve.cli.common import Common, Flag, Flat, counted
+from labelsieve.cli.common import Common, Flag, Flat
 from labelsieve.errors import InputError
 from labelsieve.export import ExportSettings
 from labelsieve.export import export as write
+from labelsieve.progress import counted
 
 MAX_SUSPECTS = 2000  # more would make a page that browsers load slowly
 

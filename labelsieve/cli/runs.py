@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from cyclopts import Parameter
 
-from labelsieve.cli.common import Common, Flag, Flat, Output, check_target, counted, percent, table
+from labelsieve.cli.common import Common, Flag, Flat, Output, check_target, percent, table
 from labelsieve.csv_files import write_csv
 from labelsieve.errors import Problems
-from labelsieve.progress import format_bytes, format_duration
+from labelsieve.progress import counted, format_bytes, format_duration
 from labelsieve.workflow.settings import PlanRequest, RunSettings, SelectSettings, SourceSettings, TrainSettings
 
 if TYPE_CHECKING:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from labelsieve.files import open_file
 from labelsieve.frames import frame_table, is_frame
+from labelsieve.progress import counted
 from labelsieve.types import IntArray, Kind, LabelledData
 
 HEAD = 4096  # first bytes of a file, which nearly always differ from those of others with its length
@@ -136,11 +137,8 @@ def about_copies(codes: IntArray | None) -> str | None:
     if codes is None:
         return None
     count = int((codes != np.arange(len(codes))).sum())
-    samples = "1 sample is a copy of another" if count == 1 else f"{count:,} samples are copies of others"
-    return (
-        f"{samples}: copies stay in the same half of the data, so that no model scores a copy of a training sample "
-        "(not with --protocol paper)"
-    )
+    samples = counted(count, "sample is a copy of another", "samples are copies of others")
+    return f"{samples}; copies stay in the same half of the data, except with --protocol paper"
 
 
 def _equal(keys: IntArray) -> Groups:

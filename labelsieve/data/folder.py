@@ -42,7 +42,7 @@ def load(root: Path, options: ReadOptions, progress: Progress) -> LabelledData:
         tops, class_folders = [], set(found)
     if not class_folders and labelled:
         raise InputError(
-            f"no samples found in {root}; the folder must contain one subfolder per class with its pictures"
+            f"no labelled samples found in {root}; the folder must contain one subfolder per class with its pictures"
         )
     names: dict[str, str] = {}  # the class of each picture; paths relative to root are the ids
     flat: list[str] = []

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from labelsieve.data.cells import distinct_values
 from labelsieve.data.columns import MAX_LEVELS, TableX, quote_name
-from labelsieve.data.duplicates import Groups, groups_of, has_independent_labels
+from labelsieve.data.duplicates import Groups, groups_of
 from labelsieve.data.read_options import ReadOptions
 from labelsieve.progress import Note, NoteKind
 from labelsieve.types import IntArray, LabelledData, WhyUnknown
@@ -25,7 +25,6 @@ from labelsieve.types import IntArray, LabelledData, WhyUnknown
 # tables, all columns above determine the label by construction; the best measurement has 0.91
 # (benchmarks/table-reading.md).
 LEAK_GAIN = 0.95
-MIN_GROUPS = 10  # groups of equal rows; fewer of them say little about all labels
 MAX_COLUMNS = 100  # wider arrays are features of networks, in which no column has a meaning of its own
 # Names of label columns that record what happened, which equal cases do not share.
 OUTCOME_NAMES = frozenset(
@@ -37,19 +36,16 @@ OUTCOME_NAMES = frozenset(
 def label_notes(data: LabelledData, label_column: str = "") -> list[Note]:
     """Return the notes about the labels."""
     groups = groups_of(data)
-    found = (_contradictions(data, groups), *_leaks(data), _numbers(data), _outcomes(data, groups, label_column))
+    found = (_contradictions(data, groups), *_leaks(data), _numbers(data), _outcomes(data, label_column))
     return [note for note in found if note is not None]
 
 
-def why_unknown(notes: Iterable[Note], label_column: str = "") -> WhyUnknown | None:
-    """Return why the noise of labels with these notes cannot be estimated; None if it can.
-
-    Only the name of the column says that labels are outcomes: equal rows with different labels can also be mistakes.
-    """
+def why_unknown(notes: Iterable[Note]) -> WhyUnknown | None:
+    """Return why the noise of labels with these notes cannot be estimated; None if it can."""
     kinds = {note.kind for note in notes}
     if NoteKind.LEAK in kinds:
         return WhyUnknown.LEAK
-    return WhyUnknown.OUTCOME if NoteKind.OUTCOMES in kinds and _names_outcome(label_column) else None
+    return WhyUnknown.OUTCOME if NoteKind.OUTCOMES in kinds else None
 
 
 def _names_outcome(label_column: str) -> bool:
@@ -125,11 +121,9 @@ def _numbers(data: LabelledData) -> Note | None:
     return Note.of(NoteKind.NUMERIC_LABELS, count=len(numbers), low=low, high=high)
 
 
-def _outcomes(data: LabelledData, groups: Groups, label_column: str) -> Note | None:
-    differ = len(groups) >= MIN_GROUPS and has_independent_labels(data, groups)
-    if data.kind != "table" or not (differ or _names_outcome(label_column)):
-        return None
-    return Note.of(NoteKind.OUTCOMES)
+def _outcomes(data: LabelledData, label_column: str) -> Note | None:
+    """By the name of the column alone: equal rows with different labels can also be mistakes."""
+    return Note.of(NoteKind.OUTCOMES) if data.kind == "table" and _names_outcome(label_column) else None
 
 
 EXAMPLES = 5  # shown in one note

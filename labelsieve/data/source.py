@@ -34,6 +34,16 @@ KNOWN = (
 )
 
 
+def source_text(source: str | Path) -> str:
+    """Return a source as text. Raise InputError for samples in memory."""
+    if not isinstance(source, str | Path):
+        raise InputError(
+            f"the source must be a path or a name, not a {type(source).__name__}: write the samples to a file, or use "
+            "INCV or CleanClassifier for samples in memory"
+        )
+    return str(source)
+
+
 def is_path(source: str) -> bool:
     """Whether a source is a file or folder. A folder with the name of a built-in source is written as ./digits."""
     return source not in BUILT_IN and source.partition(":")[0] not in SCHEMES
@@ -73,7 +83,7 @@ def load_source(source: str, options: ReadOptions = DEFAULTS, *, progress: Progr
         for note in (spelling, *kinds, together):
             if note is not None:
                 recorder.note(note)
-        data = replace(data, why_unknown=why_unknown(kinds, options.label_column))
+        data = replace(data, why_unknown=why_unknown(kinds))
     return replace(data, notes=tuple(map(str, recorder.notes)))
 
 

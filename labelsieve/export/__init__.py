@@ -22,7 +22,7 @@ from labelsieve.data.table_file import CSV, PARQUET, TABLES
 from labelsieve.decisions import Choice
 from labelsieve.errors import InputError
 from labelsieve.export.class_folders import FolderExport, class_names_file, safe_name, status_file
-from labelsieve.export.outcome import ExportSettings, Outcome, What, resolve_labels
+from labelsieve.export.outcome import STATUS_MEANING, ExportSettings, Outcome, What, resolve_labels
 from labelsieve.export.tables import Extra, corrected_table, decisions, suspects, write_table
 from labelsieve.files import atomic_path
 from labelsieve.report.facts import Facts
@@ -117,7 +117,7 @@ def export(
         outcome.wrong and outcome.wrong.number, summary, "",
     )  # fmt: skip
     if dry_run:
-        return replace(done, note=refusal and f"refused: {refusal}")
+        return replace(done, note=f"nothing written; the export would be refused: {refusal}" if refusal else "")
     notes, apostrophes = [], 0
     if what == "selected" and (by_hand := int(np.sum(columns.verdict[rows] != SELECTED))):
         notes.append(f"{by_hand:,} of them because of a decision or a suggestion")
@@ -143,7 +143,7 @@ def export(
         else:
             apostrophes = write_table(target, table, raw=settings.raw, style=_style(source, target, what))
         if STATUS_COLUMN in table.column_names and what == "cleaned":
-            notes.append(f"the column {STATUS_COLUMN} marks suspects without a decision")
+            notes.append(f"the column {STATUS_COLUMN} marks {STATUS_MEANING}")
     if state.status is SourceStatus.GROWN:
         notes.append(state.explanation)
     if apostrophes:
@@ -183,7 +183,7 @@ def _table(what: What, facts: Facts, outcome: Outcome, rows: IntArray, *, typed:
 def _about_names(files: FolderExport, target: Path) -> list[str]:
     notes = []
     if files.status is not None:
-        notes.append(f"{status_file(target)} lists suspects without a decision")
+        notes.append(f"{status_file(target)} lists {STATUS_MEANING}")
     if files.renamed_files:
         notes.append(f"renamed files, because their names were taken or not safe: {files.renamed_files:,}")
     if files.renamed_classes:

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from labelsieve.decisions import Choice
 from labelsieve.errors import InputError, Problems
+from labelsieve.progress import counted
 from labelsieve.report.facts import DEFAULT_CONFIDENCE, SAMPLE_SIZE, WHY_UNKNOWN, Facts, Group, SpotCheck
-from labelsieve.types import SELECTED, BoolArray, NoiseEstimate
+from labelsieve.types import SELECTED, BoolArray
 
 # Suggestions are refused if, by the low end of the noise estimate, fewer than this share of them is right. In
 # benchmarks/exports.md this refuses the harmful exports of photos and annotated tables, and helpful ones whose noise
@@ -27,6 +28,7 @@ from labelsieve.types import SELECTED, BoolArray, NoiseEstimate
 # which at most 4 were right.
 LEAST_RIGHT = 0.2
 UNDECIDED_SUSPECT, APPLIED_SUGGESTION, CONFLICT = "suspect", "suggested", "conflict"  # cells of STATUS_COLUMN
+STATUS_MEANING = "undecided suspects, applied suggestions and conflicts of reviewers"
 
 
 What = Literal["cleaned", "selected", "suspects", "decisions"]
@@ -91,7 +93,7 @@ class Expected(NamedTuple):
     """An expected number of samples."""
 
     number: float
-    least: float  # by the low end of the noise estimate
+    least: float  # by the low end of the noise estimate, or of the interval of the sample
     decisions: int = 0  # on a random sample, from which the number follows; 0 if it follows from the noise model
 
     def __str__(self) -> str:
@@ -130,15 +132,17 @@ class Outcome:
         `undecided` suspects keep their label in the export, or are not in it (`with_suspects` is false).
         """
         applied, dropped = int(self.applied.sum()), int(self.dropped.sum())
-        parts = [f"{changed:,} label{'s' * (changed != 1)} changed"]
+        parts = [f"{counted(changed, 'label')} changed"]
         if applied:
             parts.append(f"{applied:,} of them by suggestions, {self._expected(self.right)} expected right")
         if dropped:
-            parts.append(f"{dropped:,} suspects dropped, {self._expected(self.wrong)} expected to have a wrong label")
+            wrong = self._expected(self.wrong)
+            parts.append(f"{counted(dropped, 'suspect')} dropped, {wrong} expected to have a wrong label")
         if undecided:
-            parts.append(f"{undecided:,} undecided suspects {'keep their label' if with_suspects else 'are left out'}")
+            suspects = counted(undecided, "undecided suspect")
+            parts.append(f"{suspects} with the given label" if with_suspects else f"{suspects} left out")
         if conflicts := int(self.conflict.sum()):
-            parts.append(f"{conflicts:,} samples on which reviewers disagree keep their label")
+            parts.append(f"{counted(conflicts, 'sample')} on which reviewers disagree, with the given label")
         return "; ".join(parts)
 
     def _expected(self, expected: Expected | None) -> str:
@@ -177,29 +181,24 @@ def resolve_labels(facts: Facts, settings: ExportSettings) -> Outcome:
         dropped = open_suspects & (np.nan_to_num(columns.suspicion, nan=-1.0) >= settings.drop_suspects)
     label = np.where(facts.log.label >= 0, facts.log.label, columns.label)
     label = np.where(applied, columns.suggested, label).astype(np.int32)
-    noise, right, wrong, why = facts.noise, None, None, facts.why_unknown
+    right, wrong, why = None, None, facts.why_unknown
     if why is None and probability is not None:
-        right = _expected_right(facts, applied, settings.min_confidence, noise)
-        wrong = _by_model(float(columns.suspicion[dropped].sum()), noise)
+        right = _expected_right(facts, applied, settings.min_confidence)
+        number = float(columns.suspicion[dropped].sum())
+        wrong = Expected(number, facts.least_wrong(number))
     stays = (state != Choice.DROP) & ~dropped
     undecided, conflict = pending & ~applied & ~dropped, state == Choice.CONFLICT
     reason = WHY_UNKNOWN[why] if why is not None else ""
     return Outcome(label, stays, undecided, applied, dropped, conflict, right, wrong, reason)
 
 
-def _expected_right(facts: Facts, applied: BoolArray, confidence: float, noise: NoiseEstimate | None) -> Expected:
+def _expected_right(facts: Facts, applied: BoolArray, confidence: float) -> Expected:
     """How many of the applied suggestions are right."""
     probability = facts.suggested_probability
     assert probability is not None
     sample = SpotCheck(facts.columns, probability).check(Group.SUGGESTED, confidence, facts.log)
     if sample.known and sample.checked:
         number = float(applied.sum()) * sample.right_suggestions / sample.checked
-        return Expected(number, number, sample.checked)
-    return _by_model(float(probability[applied].sum()), noise)
-
-
-def _by_model(number: float, noise: NoiseEstimate | None) -> Expected:
-    """A number of wrong labels by the noise model, and by the low end of its interval."""
-    if noise is None or not noise.ratio > 0:
-        return Expected(number, number)
-    return Expected(number, number * min(1.0, noise.low / noise.ratio))
+        return Expected(number, float(applied.sum()) * sample.least_right, sample.checked)
+    number = float(probability[applied].sum())
+    return Expected(number, facts.least_wrong(number))

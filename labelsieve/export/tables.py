@@ -47,7 +47,8 @@ def corrected_table(facts: Facts, rows: IntArray, label: Any, *, typed: bool, ex
         named = facts.source.name
         if facts.source.path is None and Path(named).suffix.lower() in TABLES:
             raise InputError(
-                f"{named} does not exist any more, so its columns cannot be exported; copy it beside the run folder"
+                f"{named} does not exist any more, so its columns cannot be exported; restore it, or copy it to "
+                f"{facts.run.path.resolve().parent / Path(named).name}"
             )
         found = {"id": columns.ids.take(pa.array(rows)), "label": pa.array(names, pa.string())}
         if extra.dropped:

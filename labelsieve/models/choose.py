@@ -426,9 +426,11 @@ def _own_model(
     name, where = (model, f"{option} {model}") if named else (type(model).__name__, option)
     found = imported(model, what=option) if named else model
     if not networks_only:
-        if named and isinstance(found, type) and isinstance(found, Classifier):
+        if isinstance(found, type) and isinstance(found, Classifier):
+            if not named:
+                raise InputError(f"{where}: {found.__name__} is a class; give an object, such as {found.__name__}()")
             found = found()
-        if isinstance(found, Classifier) and not isinstance(found, type):
+        if isinstance(found, Classifier):
             check_classifier(found, where)
             return ModelChoice(name, ModelKind.CLASSIFIER, build_classifier=partial(_unchanged, found))
         if samples.kind == "text":

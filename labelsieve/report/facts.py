@@ -52,6 +52,12 @@ class GroupCheck:
     def known(self) -> bool:
         return self.checked >= min(MIN_CHECKED, self.size)
 
+    @property
+    def least_right(self) -> float:
+        """The low end of the 95 % interval of the share of right suggestions."""
+        share = self.right_suggestions / max(self.checked, 1)
+        return max(0.0, share - 1.96 * math.sqrt(_share_variance(self.right_suggestions, self.checked, self.size)))
+
 
 @dataclass(frozen=True)
 class CheckedNoise:
@@ -96,7 +102,7 @@ class SpotCheck:
     ) -> CheckedNoise | None:
         """The stratified estimate over the groups; None if no group has a sample.
 
-        The interval uses the variance of each share under Jeffreys' prior. A group without a sample contributes the
+        A group without a sample contributes the
         share by the suspicions, is counted in `unchecked`, and makes the interval wider: its share is as uncertain, in
         proportion, as the ratio of the noise model.
         """
@@ -110,13 +116,17 @@ class SpotCheck:
                 guessed, unchecked = guessed + weight * check.model_wrong, unchecked + check.size
             elif check.size:
                 ratio += weight * check.wrong / check.checked
-                wrong, right = check.wrong + 0.5, check.checked - check.wrong + 0.5
-                left = 1 - check.checked / check.size  # a group that is decided completely has no uncertainty
-                variance += left * weight**2 * wrong * right / ((wrong + right) ** 2 * (wrong + right + 1))
+                variance += weight**2 * _share_variance(check.wrong, check.checked, check.size)
         low, high = _proportional(guessed, unchecked / total, model)
         below, above = (math.hypot(1.96 * math.sqrt(variance), end - guessed) for end in (low, high))
         ratio, decided = ratio + guessed, sum(check.checked for check in checks)
         return CheckedNoise(ratio, max(0.0, ratio - below), min(1.0, ratio + above), unchecked / total, decided)
+
+
+def _share_variance(number: int, checked: int, size: int) -> float:
+    """The variance of a share of a group, by a random sample of it and Jeffreys' prior; 0 if all of it is checked."""
+    first, second = number + 0.5, checked - number + 0.5
+    return (1 - checked / max(size, 1)) * first * second / ((first + second) ** 2 * (first + second + 1))
 
 
 def _proportional(share: float, most: float, model: NoiseEstimate | None) -> tuple[float, float]:
@@ -217,6 +227,11 @@ class Facts:
         if found is None or found.trust is not Trust.ROUGH or not math.isfinite(found.low + found.high):
             return None
         return found.low, found.high
+
+    def least_wrong(self, number: float) -> float:
+        """An expected number of wrong labels, by the low end of the noise estimate instead of its ratio."""
+        noise = self.noise
+        return number if noise is None or not noise.ratio > 0 else number * min(1.0, noise.low / noise.ratio)
 
     @property
     def why_unknown(self) -> WhyUnknown | None:

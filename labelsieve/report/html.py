@@ -99,10 +99,6 @@ def count(value: int) -> str:
     return f"{value:,}"
 
 
-def plural(value: int, one: str, many: str | None = None) -> str:
-    return f"{count(value)} {one if value == 1 else many or one + 's'}"
-
-
 LINE_STYLES = 8  # colours and dashes in the style sheet
 MAX_POINTS = 400  # per line
 NAME_SIZE = 12.5  # font size of class names

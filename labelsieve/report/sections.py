@@ -14,7 +14,8 @@ import numpy as np
 from labelsieve.data.source import TABLES, is_path
 from labelsieve.decisions import Choice
 from labelsieve.labels_csv import Duplicates, most_confused
-from labelsieve.report.facts import DEFAULT_CONFIDENCE, WHY_UNKNOWN, Facts, number
+from labelsieve.progress import counted
+from labelsieve.report.facts import DEFAULT_CONFIDENCE, SAMPLE_SIZE, WHY_UNKNOWN, Facts, number
 from labelsieve.report.html import (
     Markup,
     breakable,
@@ -22,7 +23,6 @@ from labelsieve.report.html import (
     el,
     heat_map,
     percent,
-    plural,
     shorten,
     shorten_middle,
     stacked_bars,
@@ -88,7 +88,7 @@ def headline(facts: Facts) -> str:
     if facts.why_unknown is not None:
         return f"The share of wrong labels is unknown: {WHY_UNKNOWN[facts.why_unknown]}."
     if ratio is None:
-        return f"{plural(found, 'label')} of {total:,} may be wrong." if found else "No label looks wrong."
+        return f"{counted(found, 'label')} of {total:,} may be wrong." if found else "No label looks wrong."
     if facts.rough_noise is not None:
         low, high = (percent(end, 0) for end in facts.rough_noise)
         return f"Between {low} and {high} of the labels look wrong."
@@ -100,8 +100,8 @@ def headline(facts: Facts) -> str:
 def lead(facts: Facts) -> str:
     found = len(facts.suspects)
     suspect = "is a suspect" if found == 1 else "are suspects"
-    text = f"{found:,} of {plural(len(facts.columns), 'sample')} {suspect}: the model suggests another label. "
-    text += f"{plural(facts.selected, 'sample was', 'samples were')} selected as clean"
+    text = f"{found:,} of {counted(len(facts.columns), 'sample')} {suspect}: the model suggests another label. "
+    text += f"{counted(facts.selected, 'sample was', 'samples were')} selected as clean"
     precision = number(facts.summary.get("label_precision"))
     if precision is not None and facts.selected and not facts.why_unknown:
         text += f"; about {percent(precision)} of their labels are expected to be correct"
@@ -117,7 +117,7 @@ def why_many_suspects(facts: Facts) -> str:
     if facts.suggested_probability is None:  # suspicion is not a probability, so it cannot be summed
         return f"{text}."
     wrong = round(float(np.nansum(facts.columns.suspicion[facts.suspects])))
-    return f"{text}: about {wrong:,} of {plural(len(facts.suspects), 'suspect')} are expected to have a wrong label."
+    return f"{text}: about {wrong:,} of {counted(len(facts.suspects), 'suspect')} are expected to have a wrong label."
 
 
 def masthead(facts: Facts, *, time: str, source: SourceState) -> Markup:
@@ -154,13 +154,13 @@ def figures(facts: Facts) -> Markup:
         details.append(f"95\u202f% interval: {percent(noise.low)} to {percent(noise.high)}")
     if (checked := facts.checked_noise) is not None:
         text = f"{percent(checked.ratio)} ({percent(checked.low)} to {percent(checked.high)})"
-        text += f" by {plural(checked.decided, 'random decision')}"
+        text += f" by {counted(checked.decided, 'random decision')}"
         text += f", {percent(checked.unchecked)} of the samples without a check" if checked.unchecked else ""
         details.append(text)
     if (truth := number(summary.get("measured_noise_ratio"))) is not None:
         details.append(f"measured {percent(truth, 1)}")
     shown: list[tuple[str, str, str]] = [
-        ("samples", count(total), plural(len(facts.columns.classes), "class", "classes")),
+        ("samples", count(total), counted(len(facts.columns.classes), "class", "classes")),
         ("estimated noise ratio", percent(ratio), ", ".join(details)),
         ("suspects", count(len(facts.suspects)), share(len(facts.suspects))),
         ("selected as clean", count(facts.selected), share(facts.selected)),
@@ -190,8 +190,8 @@ def what_next(facts: Facts) -> Markup:
     left = max(len(facts.suspects) - decided, 0)
     steps: list[Markup] = []
     if left:
-        text = f"One key per sample: keep, accept the suggestion, choose another class, drop. {plural(left, 'suspect')}"
-        text += f" left, {decided:,} decided." if decided else " left."
+        text = "One key per sample: keep, accept the suggestion, choose another class, drop. "
+        text += f"{counted(left, 'suspect')} left" + (f", {decided:,} decided." if decided else ".")
         steps.append(_step("Review the suspects.", f"labelsieve review {run}", text))
     elif decided:
         steps.append(_step("All suspects are decided.", "", "Nothing is left to review."))
@@ -200,7 +200,7 @@ def what_next(facts: Facts) -> Markup:
     text = "Ids, columns and order stay the same. The originals are not changed."
     if is_path(source) and os.path.isdir(source):  # noqa: PTH112 - Path.is_dir may raise
         text = "With the name of a folder instead of cleaned.csv, the pictures are copied into class folders."
-    text = f"Only labels that you decided on change; the other suspects are marked. {text}"
+    text = f"Only labels that you corrected are changed. The other suspects are marked. {text}"
     command = f"labelsieve export {run} --what cleaned --to cleaned.csv"
     steps.append(_step("Export the corrected labels.", command, text))
     if (offer := accept_many(facts, run)) is not None:
@@ -213,7 +213,7 @@ def what_next(facts: Facts) -> Markup:
         steps.append(_step("Train a classifier that ignores the wrong labels.", f"labelsieve train {run}", ""))
     words = facts.source.words("cleaned.csv", table=source.lower().endswith(TABLES))
     command = f"labelsieve select {shlex.join(words)} --out {run}-again"
-    text = "A second selection finds wrong labels that the first one missed because of others."
+    text = "Models that learn from corrected labels can find more wrong labels."
     steps.append(_step("Select again with the corrected labels.", command, text))
     return section("next", CONTENTS["next"], el("ol", *steps, cls="next"))
 
@@ -225,18 +225,22 @@ def accept_many(facts: Facts, run: str) -> Markup | None:
     rows = facts.suspects[facts.log.state[facts.suspects] == Choice.UNDECIDED]
     probability = facts.suggested_probability[rows]
     counts = [(p, probability[probability >= p]) for p in CONFIDENCES]
+
+    def expected(number: float) -> str:
+        return f"{facts.least_wrong(number):,.0f} to {number:,.0f}" if facts.rough_noise else f"about {number:,.0f}"
+
     cells: list[list[object]] = [
-        [f"at least {percent(p)}", count(len(found)), f"about {found.sum():,.0f}"] for p, found in counts if len(found)
+        [f"at least {percent(p)}", count(len(found)), expected(found.sum())] for p, found in counts if len(found)
     ]
     if not cells:
         return None
     heads = [("probability of the suggestion", False), ("labels that change", True), ("expected to be right", True)]
     most = max(p for p, found in counts if len(found))
     command = f"labelsieve export {run} --apply suggested --min-confidence {min(DEFAULT_CONFIDENCE, most)}"
-    text = "First review a random sample of 20 of them on the review page (key a). The page then compares these numbers"
-    text += " with your decisions."
+    text = f"First review {min(SAMPLE_SIZE, len(rows))} random ones on the review page (key a). The page then compares"
+    text += " these numbers with your decisions."
     if facts.rough_noise is not None:
-        text += " The noise estimate is rough, so fewer suggestions may be right than the table says."
+        text += " The noise estimate is rough, so the number of right suggestions is uncertain."
     inner = table(heads, cells, caption="Undecided suspects")
     return el("li", el("strong", "Or apply all probable suggestions. "), el("code", command), f" {text}", inner)
 
@@ -334,7 +338,7 @@ def suspects(facts: Facts, samples: Samples, *, most: int) -> Markup:
     if not total:
         return section("suspects", title, el("p", "There are no suspects: the model agrees with every label."))
     if not shown:
-        text = f"No suspects are shown, as requested. labels.csv lists all {plural(total, 'suspect')}."
+        text = f"No suspects are shown, as requested. labels.csv lists all {counted(total, 'suspect')}."
         return section("suspects", title, el("p", text))
     used = 0
     cards: list[Markup] = []
@@ -408,9 +412,9 @@ def similar(facts: Facts, samples: Samples) -> Markup:
     if not groups:
         text = "No sample occurs more than once."
     else:
-        text = f"{plural(int(np.count_nonzero(columns.duplicates)), 'sample')} in {plural(groups, 'group')} are "
+        text = f"{counted(int(np.count_nonzero(columns.duplicates)), 'sample')} in {counted(groups, 'group')} are "
         text += (
-            f"identical or nearly identical to another sample; {plural(len(conflicting), 'group has', 'groups have')} "
+            f"identical or nearly identical to another sample; {counted(len(conflicting), 'group has', 'groups have')} "
         )
         text += "different labels. "
         text += "In labels.csv, column duplicates has the number of the group."
@@ -420,7 +424,7 @@ def similar(facts: Facts, samples: Samples) -> Markup:
         parts.append(_cards(samples, (_labelled(facts, row, samples) for row in rows)))
     outliers = np.flatnonzero(columns.outlier)
     if len(outliers):
-        text = f"{plural(len(outliers), 'sample is an outlier', 'samples are outliers')}: far from all others in the "
+        text = f"{counted(len(outliers), 'sample is an outlier', 'samples are outliers')}: far from all others in the "
         text += "embedding. They may belong to none of the classes. On the review page, key d drops a sample."
         cards = (_labelled(facts, row, samples) for row in columns.ranked(outliers)[:MAX_OUTLIERS].tolist())
         parts += [el("h3", "Outliers"), el("p", text), _cards(samples, cards)]

@@ -231,7 +231,7 @@ class _Check:
         return SourceState(SourceStatus.CHANGED, f"{self._has_changed()}: {how}", positional)
 
     def _has_changed(self) -> str:
-        return f"{self.source} has changed since {self.run.path} was started"
+        return f"{self.opener.path or self.source} has changed since {self.run.path} was started"
 
     def _folder(self, root: Path) -> SourceState:
         ids: list[str] = self.columns.ids.to_pylist()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from labelsieve.progress import counted
 from labelsieve.report.facts import Facts, number
-from labelsieve.report.html import LINE_STYLES, Line, Markup, count, dash, el, line_chart, percent, plural
+from labelsieve.report.html import LINE_STYLES, Line, Markup, count, dash, el, line_chart, percent
 from labelsieve.report.sections import section, table
 
 MAX_LEGEND = 24  # trainings that the legend names
@@ -104,7 +105,7 @@ def theory(facts: Facts) -> Markup:
     caption = "Measured values need true labels, which this run does not have."
     if measured:
         samples = number(summary.get("measured_samples"))  # present if only some samples have a true label
-        whose = "this run" if samples is None else f"{plural(int(samples), 'sample')} of this run"
+        whose = "this run" if samples is None else f"{counted(int(samples), 'sample')} of this run"
         caption = f"The measured values use the true labels of {whose}. Nothing else uses them."
     heads = [("quantity", False), ("meaning", False), ("expected", True), ("measured", True)]
     formula = el(

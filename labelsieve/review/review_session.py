@@ -26,7 +26,8 @@ MAX_ITEMS = 60  # samples per request
 MAX_MATRIX_CLASSES = 24  # more names cannot be read
 MAX_TEXT = 20_000  # characters that are shown of a text
 MAX_CELLS, MAX_CELL = 200, 2000  # cells of a row and characters of a cell that are shown
-SHORT_NAME = 24  # letters of a class name on a button or at the edge of the matrix
+SHORT_NAME = 24  # letters of a class name at the edge of the matrix
+BUTTON_NAME = 18  # letters of a class name that fit on a button in a window of 1280 pixels
 LARGE_SIDE, SMALL_SIDE = 1000, 160  # pixels of the picture and of its neighbours
 MAX_QUEUES = 16  # filtered and sorted lists of samples that stay in memory
 MAX_DUPLICATES = 8  # duplicates of a sample that are shown beside it
@@ -191,7 +192,7 @@ class ReviewSession:
             "id": columns.id(row),
             "given": int(columns.label[row]),
             "suggested": int(columns.suggested[row]),
-            "short": shorten_names(columns.names(np.array([columns.label[row], columns.suggested[row]])), SHORT_NAME),
+            "short": shorten_names(columns.names(np.array([columns.label[row], columns.suggested[row]])), BUTTON_NAME),
             "predicted": int(columns.predicted[row]),
             "probability": _number(columns.probability[row]),
             "suspicion": _number(columns.suspicion[row]),
@@ -308,7 +309,8 @@ class ReviewSession:
             "groups": groups,
             "noise_ratio": self.facts.noise_ratio,
             "acceptable": len(rows),
-            "expected_right": _number(self.spot_check.probability[rows].sum()),
+            "expected_right": _number(right := float(self.spot_check.probability[rows].sum())),
+            "least_right": _number(right if self.facts.rough_noise is None else self.facts.least_wrong(right)),
             "noise": None if noise is None else {name: _number(value) for name, value in vars(noise).items()},
         }
 

@@ -93,7 +93,7 @@ def with_noise(state: INCVState, accuracy: float, classes: int, settings: INCVSe
     source = formula if settings.remove_ratio == "auto" else "as set"
     notes = [
         f"noise ratio {eps:.4f} (Eq. 4 with the agreement of the first half, {accuracy:.4f}); {pattern} noise, {known}",
-        f"remove ratio {r:.4f}, {source}; {which_epoch(settings.best_until(eps))}",
+        f"remove ratio {r:.4f}, {source}" + (f"; {which_epoch(settings.best_until(eps))}" if settings.networks else ""),
     ]
     if not found.in_reach:
         notes.append(f"agreement {accuracy:.4f} is below the range of Eq. 4; the nearest noise ratio is used")

@@ -30,7 +30,7 @@ from labelsieve.frames import (
     sample_html,
     suspects_html,
 )
-from labelsieve.models.choose import ModelKind, SelectorRequest, choose_selector
+from labelsieve.models.choose import ModelChoice, ModelKind, SelectorRequest, choose_selector
 from labelsieve.progress import Progress
 from labelsieve.selection.incv import drive, incv_steps, rare_classes
 from labelsieve.selection.inputs import (
@@ -98,6 +98,9 @@ class Selector(BaseEstimator):  # type: ignore[misc]
     def _settings(self, shared: INCVSettings) -> INCVSettings:
         """Return the settings of the algorithm."""
         raise NotImplementedError
+
+    def _check_model(self, choice: ModelChoice) -> None:
+        """Raise InputError if the estimator does not support a model. INCV and NCV support all of them."""
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Return the probability of each class for new samples, in the order of `classes_`.
@@ -330,6 +333,13 @@ class CleanClassifier(ClassifierMixin, INCV):  # type: ignore[misc]
     True
     """
 
+    def _check_model(self, choice: ModelChoice) -> None:
+        if choice.is_network:
+            raise InputError(
+                f"estimator: CleanClassifier does not support networks, and {choice.name!r} is one; use "
+                'RobustClassifier, or a classifier such as "forest" (pictures: "edges")'
+            )
+
 
 def select_and_store(selector: Selector, X: Any, y: Any, settings: INCVSettings, groups: Any) -> None:
     """Run a selection on users' samples and store what it found as the attributes of a fitted estimator."""
@@ -352,6 +362,7 @@ def select_and_store(selector: Selector, X: Any, y: Any, settings: INCVSettings,
         option="estimator",
     )  # fmt: skip
     choice = choose_selector(samples, len(classes), request)
+    selector._check_model(choice)
     kind: Kind = "table" if samples.kind == "arrays" else samples.kind
     data = replace(with_duplicates(X, codes, kind), classes=tuple(classes.tolist()))
     together = None if groups is None else group_codes(groups, len(codes))

@@ -47,13 +47,15 @@ def encode_labels(y: Any) -> tuple[NDArray[Any], IntArray]:
         raise InputError("y: it contains infinity, which is not a class; drop these samples")
     if labels.dtype.kind == "S" or (labels.dtype.kind == "O" and any(isinstance(label, bytes) for label in labels)):
         raise InputError('y: labels are bytes; decode them first: np.char.decode(y, "utf-8")')
+    if labels.dtype.kind == "O" and not all(isinstance(label, str) for label in labels):
+        types = sorted({type(label).__name__ for label in labels})
+        wrong = f"mix {' and '.join(types)}" if len(types) > 1 else f"are of type {types[0]}"
+        raise InputError(f"y: labels {wrong}; convert all of them to strings: [str(label) for label in y]")
     try:
-        classes, codes = np.unique(labels, return_inverse=True)
         check_classification_targets(labels)
-    except TypeError:
-        raise InputError("y: labels mix numbers and strings; make them all strings") from None
     except ValueError as problem:  # continuous numbers
         raise InputError(f"y: {problem}") from None
+    classes, codes = np.unique(labels, return_inverse=True)
     if len(classes) < 2:
         raise InputError("y: there is only one class; labels of at least two classes are needed")
     return classes, codes.astype(np.int64)
@@ -153,7 +155,19 @@ def check_samples(
             reset=fitting,
         )  # fmt: skip
     except ValueError as problem:
+        if reads_arrays(model) and (fitting or encoding is not None) and has_nan(X):
+            advice = "give a data frame, such as pandas.DataFrame(X), in which values may be missing, or fill them"
+            raise InputError(f"X: the array contains NaN; {advice}") from None
         raise InputError(f"X: {' '.join(str(problem).split())}") from None
+
+
+def has_nan(X: Any) -> bool:
+    """Whether an array, or lists of numbers, contain NaN. Sparse matrices are not inspected."""
+    try:
+        array = np.asarray(X)
+        return array.dtype.kind in "fO" and bool(np.isnan(array.astype(np.float64)).any())
+    except (TypeError, ValueError):  # a sparse matrix, texts, or lists of different lengths
+        return False
 
 
 def check_no_missing_text(X: Any) -> None:

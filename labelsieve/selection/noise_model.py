@@ -498,10 +498,8 @@ def describe(
     elif most <= FAIR_ERROR:
         trust, text = Trust.FAIR, f"the classifier seems to be wrong on {share} of the samples"
     else:
-        trust, text = (
-            Trust.ROUGH,
-            "errors of the classifier look like wrong labels: use the interval, or a better model",
-        )
+        trust = Trust.ROUGH
+        text = "errors of the classifier look like wrong labels, so the ratio can be far off; read the interval"
     return NoiseEstimate(ratio, low, high, trust, why_unknown, f"{trust}: {text}", error)
 
 

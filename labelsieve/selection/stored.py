@@ -8,14 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, count
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from labelsieve.checks import as_labels
 from labelsieve.errors import InputError
+from labelsieve.frames import installed_frame
 from labelsieve.progress import NoteKind
-from labelsieve.scoring import checked, class_names, named_columns, probability_blocks, score_probabilities
+from labelsieve.scoring import (
+    check_rows,
+    checked,
+    class_names,
+    named_columns,
+    probability_blocks,
+    score_probabilities,
+)
 from labelsieve.selection.noise_model import (
     BIN_SAMPLES,
     MOST_CLASSES_TO_DENOISE,
@@ -43,10 +53,18 @@ class WrongLabels:
     suggested: NDArray[Any]
     """The suggested label of each sample. It is the predicted class if the label is flagged, and the given label
     otherwise or if `trust` is unknown. If a flagged sample may belong to none of the classes (`no_class`), it is empty,
-    which is "" for text labels and -1 for numbers."""
+    which is "" for text labels and -1 for numbers. If that is a class of your data, it is the first of -1, -2, ... that
+    is not. Bools keep the given label."""
 
     suggested_probability: FloatArray
     """The probability that the predicted class is right."""
+
+    labels: NDArray[Any]
+    """The given labels."""
+
+    predicted: NDArray[Any]
+    """The likeliest class of each sample. With up to 50 classes, `pred_probs` are first corrected for the label noise
+    that the models have learnt, so it can differ from the largest of `pred_probs`."""
 
     no_class: BoolArray
     """Whether the label is flagged and the sample may belong to none of the classes."""
@@ -74,6 +92,23 @@ class WrongLabels:
     def noise_known(self) -> bool:
         """Whether `noise_ratio` has a meaning. It is false if `trust` is unknown."""
         return self.trust is not Trust.UNKNOWN
+
+    def to_frame(self) -> Any:
+        """Return one row per sample: label, predicted, suspicion, suggested, suggested_probability, wrong, no_class.
+
+        Returns
+        -------
+        DataFrame
+            A data frame of pandas if it is installed, else of polars, else an arrow table.
+        """
+        names = ("predicted", "suspicion", "suggested", "suggested_probability", "wrong", "no_class")
+        return installed_frame({"label": self.labels} | {name: getattr(self, name) for name in names})
+
+    def __repr__(self) -> str:
+        low, high = self.noise_interval
+        noise = f"noise_ratio={self.noise_ratio:.4f}, noise_interval=({low:.4f}, {high:.4f}), "
+        counts = f"samples={len(self.wrong)}, wrong={int(self.wrong.sum())}"
+        return f"WrongLabels({counts}, {noise if self.noise_known else ''}trust={str(self.trust)!r})"
 
     def __str__(self) -> str:
         low, high = self.noise_interval
@@ -133,12 +168,14 @@ def find_wrong_labels(
     >>> bool((found.wrong == (labels != true)).all()), str(found.trust)
     (True, 'fair')
     """
+    labels = as_labels(labels)
     classes = named_columns(labels, pred_probs, classes)
     codes, probs = checked(labels, pred_probs, classes)
     names = class_names(labels, probs.shape[1], classes)
     given = codes.astype(np.int64)
     if len(np.unique(given)) < 2:
         raise InputError("labels: there is only one class; two classes or more are needed")
+    check_rows(given, probs)
     scores = denoised_scores(given, probs if folds is None else on_one_scale(probs, folds))
     model = fit_noise_model(scores, given, probs.shape[1])
     posterior = posterior_of(scores, given, model)
@@ -156,6 +193,8 @@ def find_wrong_labels(
             names, given, np.where(wrong & differ & estimate.known, scores.predicted, given), no_class
         ),
         suggested_probability=suggested,
+        labels=names[given],
+        predicted=names[scores.predicted],
         no_class=no_class,
         noise_ratio=estimate.ratio,
         noise_interval=(estimate.low, estimate.high),
@@ -169,7 +208,7 @@ def find_wrong_labels(
 def denoised_scores(given: IntArray, probs: NDArray[Any]) -> Scores:
     """Scores of denoised predictions."""
     if probs.shape[1] > MOST_CLASSES_TO_DENOISE:
-        return score_probabilities(given, probs)
+        return score_probabilities(given, probs, warn=False)
     some = rows_to_learn_from(len(given))
     noise = LearntNoise.of(probs[some], given[some])
     return Scores.joined([noise.undo(q, labels) for labels, q in probability_blocks(given, probs)])
@@ -199,8 +238,19 @@ def suggestions(names: NDArray[Any], given: IntArray, codes: IntArray, no_class:
     found = names[codes]
     if names.dtype.kind == "b":
         return np.where(no_class, names[given], found)
-    empty = "" if names.dtype.kind in "USO" else -1
     if names.dtype.kind == "u":
         found = found.astype(np.int64)
+    empty = no_suggestion(names)
+    found = found.astype(np.promote_types(found.dtype, np.min_scalar_type(empty)), copy=False)
     found[no_class] = empty
-    return np.asarray(found)
+    return found
+
+
+def no_suggestion(names: NDArray[Any]) -> NDArray[Any]:
+    """The empty suggestion, which is never one of the classes: "" for texts and -1 for numbers, or -1, -2, ..."""
+    if names.dtype.kind in "iuf":
+        taken = set(names.tolist())
+        return np.array(next(number for number in count(-1, -1) if number not in taken))
+    taken = set(names.astype(str).tolist())
+    empty = np.array(next(text for text in chain([""], map(str, count(-1, -1))) if text not in taken))
+    return empty.astype("S") if names.dtype.kind == "S" else empty

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from labelsieve.data.labels import LabelFile, read_label_file, true_codes
+from labelsieve.data.source import source_text
 from labelsieve.data.stage import provisional_cache
 from labelsieve.errors import InputError, Problems
 from labelsieve.execute.embed_samples import embed_data
@@ -95,13 +96,13 @@ class RunResult:
         """Path of the trained model."""
         return self.path / "model.safetensors"
 
-    def predict(self, source: str, **options: Any) -> Predictions:
+    def predict(self, source: str | Path, **options: Any) -> Predictions:
         """Predict the samples of a source with the trained model.
 
         `options` set the columns of the source, such as text_column="title".
         """
 
-        return predict_source(self.path, source, SourceSettings(**options), progress=SILENT)
+        return predict_source(self.path, source_text(source), SourceSettings(**options), progress=SILENT)
 
     def export(self, to: str | Path | None = None, **options: Any) -> Exported:
         """Write the corrected labels to `to`.
@@ -148,14 +149,10 @@ def run(source: str | Path, *, out: str | Path | None = None, **options: Any) ->
     >>> rows, result.summary["samples"]
     (1797, 1797)
     """
-    if not isinstance(source, str | Path):
-        raise InputError(
-            f"the source must be a path or a name, not a {type(source).__name__}: use INCV or CleanClassifier for "
-            "samples in memory, or write them to a file"
-        )
+    source = source_text(source)
     shown = options.pop("progress", True) and (sys.stderr.isatty() or in_notebook())
     settings = RunSettings.from_options(options)
-    return run_source(str(source), Path(out) if out is not None else None, settings, Progress(silent=not shown))
+    return run_source(source, Path(out) if out is not None else None, settings, Progress(silent=not shown))
 
 
 def run_source(source: str, out: Path | None, settings: RunSettings, progress: Progress) -> RunResult:

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from labelsieve.data.columns import Encoding, Origin, encode_table
 from labelsieve.data.huggingface import _without_unpacking, check_folder
 from labelsieve.data.labels import encode, read_label_file, true_codes, with_labels
-from labelsieve.data.source import ReadOptions, load_source
+from labelsieve.data.source import ReadOptions, load_source, source_text
 from labelsieve.errors import InputError
 from labelsieve.progress import Progress
 
@@ -30,6 +30,13 @@ from labelsieve.progress import Progress
 def write(path: Path, text: str) -> str:
     path.write_text(text, encoding="utf-8")
     return str(path)
+
+
+def test_a_source_is_a_path_or_a_name() -> None:
+    assert source_text(Path("a.csv")) == source_text("a.csv") == "a.csv"
+    for samples in (np.zeros((4, 2)), ["text"], None):
+        with pytest.raises(InputError, match=f"not a {type(samples).__name__}: write .*INCV"):
+            source_text(samples)  # type: ignore[arg-type]
 
 
 # labels

@@ -115,3 +115,11 @@ def test_own_models() -> None:
         choose_selector(SampleInfo("text", 40), 3, SelectorRequest(own))
     with pytest.raises(InputError, match="networks"):
         choose_selector(rows, 3, SelectorRequest("svm", loss="gce"))
+
+
+def test_a_class_instead_of_a_classifier_is_named() -> None:
+    rows = SampleInfo("table", 40, (4,), 4)
+    with pytest.raises(InputError, match=r"estimator: RandomForestClassifier is a class; .*RandomForestClassifier\(\)"):
+        choose_selector(rows, 3, SelectorRequest(RandomForestClassifier, option="estimator"))
+    # The class of a network is a function that returns one.
+    assert choose_selector(rows, 3, SelectorRequest(torch.nn.Module)).kind is ModelKind.NETWORK

@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labelsieve.report.html import Markup, count, el, percent, plural, shorten, shorten_names, text
+from labelsieve.report.html import Markup, count, el, percent, shorten, shorten_names, text
 
 
 class Collector(HTMLParser):
@@ -52,8 +52,6 @@ def test_numbers_are_formatted_for_readers():
     assert percent(0.0) == "0\u202f%"
     assert percent(None) == percent(float("nan")) == "unknown"
     assert count(1234567) == "1,234,567"
-    assert plural(1, "class", "classes") == "1 class"
-    assert plural(2000, "class", "classes") == "2,000 classes"
     assert shorten("abcdef", 4) == "abc\u2026"
     assert shorten("abcd", 4) == "abcd"
 

@@ -436,6 +436,142 @@ def test_a_filter_without_matching_samples(runs, tmp_path, serve, visit):
     assert page.trouble == []
 
 
+DECIDING = ("do-keep", "do-suggested", "do-choose", "do-drop")
+
+
+def test_buttons_that_decide_are_disabled_if_no_sample_is_shown(runs, tmp_path, serve, visit):
+    page = visit(serve(runs.text(tmp_path)).address)
+
+    def disabled():
+        return [page.locator(f"#{id}").is_disabled() for id in (*DECIDING, "do-skip", "do-back", "do-forward")]
+
+    assert not any(disabled())
+    page.select_option("#show", "outliers")
+    until(page, lambda: "Nothing here" in page.locator("#sample").text_content())
+    assert all(disabled())
+    page.click("#open-grid")
+    until(page, lambda: page.locator("body.grid").count() == 1)
+    settled(page)
+    assert all(disabled())
+    page.click("#open-grid")
+    page.click("#clear")
+    until(page, lambda: now(page))
+    assert not any(disabled())
+    for _ in range(left(page)):
+        press(page, "d")
+    until(page, lambda: "All decided" in page.locator("#sample").text_content())
+    assert disabled() == [True] * 5 + [False] * 2  # the arrows go back through the decisions
+
+
+def test_the_grid_keeps_the_position(runs, tmp_path, serve, visit):
+    run = runs.text(tmp_path, n=120)
+    page = visit(serve(run).address + "#show=all&at=6")
+    shown = now(page)
+
+    def toggle():
+        grid = page.locator("body.grid").count()
+        page.keyboard.press("g")
+        until(page, lambda: page.locator("body.grid").count() != grid)
+        until(page, lambda: page.locator(".tile").count() if not grid else " of 120" in position())
+
+    def position():
+        return page.locator("#progress-text").text_content()
+
+    toggle()
+    toggle()
+    assert now(page) == shown and position().startswith("7 of 120")
+    toggle()
+    page.keyboard.press("ArrowLeft")  # there is no page before the first one
+    page.reload()
+    ready(page)
+    assert page.locator(".tile").count() == 48
+    toggle()
+    assert now(page) == shown
+    page.reload()
+    ready(page)
+    assert now(page) == shown
+    # a selected sample, or another page, is a new position
+    toggle()
+    page.locator(".tile").nth(9).click()
+    toggle()
+    assert position().startswith("10 of 120")
+    toggle()
+    for key in ("ArrowRight", "Space", "Space"):
+        page.keyboard.press(key)
+    until(page, lambda: page.locator(".tile").count() == 24)
+    toggle()
+    assert position().startswith("97 of 120")
+    assert page.trouble == []
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_buttons_stay_at_their_place(runs, tmp_path, serve, visit, width):
+    """The width of the buttons does not depend on the names of the classes. The titles have the full names."""
+    classes = ("pie", "a very long name of a class with many words", "a_very_long_name_of_a_class_with_one_word_only")
+    page = visit(serve(runs.text(tmp_path, classes=classes)).address)
+    page.set_viewport_size({"width": width, "height": 800})
+    rows = {row.id: row for row in runs.suspects_of(runs.RunFolder(tmp_path / "run"))}
+    measure = """() => { const top = document.querySelector('footer').getBoundingClientRect().top;
+      return [...document.querySelectorAll('footer, footer button')].map((node) => {
+        const box = node.getBoundingClientRect();
+        return [box.left, box.top - top, box.width, box.height].join(); }); }"""
+    places, pairs = set(), set()
+    for at in range(len(rows)):
+        row = rows[now(page)]
+        assert page.locator("#do-keep").get_attribute("title") == f"Keep {row.label}"
+        assert page.locator("#do-suggested").get_attribute("title") == f"Take {row.suggested}"
+        pairs.add((row.label, row.suggested))
+        places.add(tuple(page.evaluate(measure)))
+        if at + 1 < len(rows):
+            moves(page, "ArrowRight")
+    page.keyboard.press("g")
+    until(page, lambda: page.locator(".tile").count())
+    places.add(tuple(page.evaluate(measure)))
+    assert len(pairs) > 3 and len(places) == 1
+    if width == 1280:
+        assert len({place.split(",")[1] for place in places.pop()[1:]}) == 1  # one line
+
+
+def test_the_sample_is_near_the_top_of_a_narrow_window(runs, tmp_path, serve, visit, accessible):
+    page = visit(serve(runs.pictures(tmp_path)).address)
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.locator("#sample").bounding_box()["y"] < 844 / 4
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    page.click("#open-help")  # the bar of filters scrolls to it
+    page.wait_for_selector("#help[open]")
+    page.keyboard.press("Escape")
+    accessible(page)
+
+
+@pytest.mark.parametrize("suspicion", ["0.99996", "1"])
+def test_rounding_does_not_make_a_probability_certain(runs, tmp_path, serve, visit, suspicion):
+    """A 1 in labels.csv can be 0.9999999."""
+    run = runs.text(tmp_path)
+    ids = [row.id for row in run.read_labels()]
+    first = ids.index(runs.suspects_of(run)[0].id)
+    runs.mark(run, "suspicion", {first: suspicion})
+    runs.mark(run, "probability", {first: "0.00004"})
+    server = serve(run)
+    page = visit(server.address)
+    said = page.locator("#numbers").text_content()
+    assert now(page) == ids[first] and said.startswith("Suspicion > 0.99, ") and said.endswith(" < 0.1 %")
+    page.keyboard.press("g")
+    until(page, lambda: page.locator(".tile").count())
+    assert "suspicion > 0.99" in page.locator(".tile").first.text_content()
+    runs.write_suggestions(run, lambda place: 0.99999)
+    server.stop()
+    said = visit(serve(run).address).locator("#numbers").text_content()
+    assert said.startswith("> 99.9 % likely wrong, ") and said.count("> 99.9 % likely ") == 2
+
+
+def test_neighbours_are_described_by_their_label(runs, tmp_path, serve, visit):
+    page = visit(serve(runs.text(tmp_path)).address)
+    page.wait_for_selector("#neighbours li")
+    labels = [page.locator(f"#{name}-label").text_content() for name in ("given", "suggested")]
+    heads = page.locator("#neighbours h3").all_text_contents()
+    assert heads == [f"Nearest selected samples with the label {label}" for label in labels]
+
+
 @pytest.mark.parametrize("kind", ["pictures", "text", "table"])
 def test_axe_finds_no_serious_violations(runs, tmp_path, serve, visit, accessible, kind):
     run = getattr(runs, kind)(tmp_path)

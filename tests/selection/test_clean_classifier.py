@@ -43,6 +43,16 @@ def test_incv_predicts_texts_and_names_of_classes() -> None:
         INCV("mlp", epochs=1, n_iterations=1, random_state=0).fit(np.eye(40), np.arange(40) % 2).predict(np.eye(40))
 
 
+def test_networks_are_refused_before_a_training() -> None:
+    def network() -> Any:
+        raise AssertionError("built")
+
+    pictures = np.zeros((40, 8, 8, 3), dtype=np.uint8)  # for which None is a network
+    for estimator, x in (("mlp", np.eye(40)), (network, np.eye(40)), (None, pictures), ("small-cnn", pictures)):
+        with pytest.raises(InputError, match=r"does not support networks.*RobustClassifier"):
+            CleanClassifier(estimator).fit(x, np.arange(40) % 2)
+
+
 def test_samples_to_train_on() -> None:
     labels = np.array([0, 0, 1, 1, 2])
     suspicion = np.array([0.1, 0.9, 0.5, np.nan, 0.8])

@@ -333,6 +333,15 @@ def test_checkpoint_can_be_said(checkpoint):
     assert asked == ([{False}] * 4 if checkpoint == "last" else [{True}] * 2 + [{False}] * 2)
 
 
+@pytest.mark.parametrize("protocol", ["auto", "paper"])
+@pytest.mark.parametrize("networks", [True, False])
+def test_notes_are_about_networks_only_if_there_are_networks(protocol, networks):
+    labels = np.random.default_rng(0).integers(0, 4, 200)
+    settings = INCVSettings(protocol=protocol, networks=networks, n_iterations=1)
+    notes = drive(incv_steps(labels, 4, settings=settings, seed=0), Random(4, 0.5)).notes
+    assert any("network" in note for note in notes) == networks
+
+
 def test_pattern_unknown_to_the_paper_protocol_is_noted():
     labels = np.random.default_rng(0).integers(0, 4, 100)
     selection = drive(incv_steps(labels, 4, settings=INCVSettings(protocol="paper"), seed=0), Random(4, 0.5))

@@ -12,13 +12,14 @@ import torch
 from scipy.sparse import csr_array, csr_matrix
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_iris
+from sklearn.exceptions import DataConversionWarning
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from torch import nn
 
-from labelsieve import INCV, NCV, RobustClassifier
+from labelsieve import INCV, NCV, CleanClassifier, RobustClassifier
 from labelsieve.data.source import load_source
 from labelsieve.errors import InputError
 from labelsieve.frames import check_columns
@@ -261,3 +262,50 @@ def test_complex_numbers_in_a_frame_are_refused_before_a_training(estimator: Any
     with pytest.raises(InputError, match="'phase' holds complex numbers"):
         INCV(estimator).fit(frame, LABELS)
     check_columns(frame.assign(phase=pandas.Categorical(["complex", "simple"] * 40)))
+
+
+@pytest.mark.parametrize("labels", [[0, 1, 2] * 4, [True, False] * 6, [0.0, 1.0] * 6, ["a", "b"] * 6])
+def test_labels_of_dtype_object(labels: list[Any]):
+    pandas = pytest.importorskip("pandas")
+    classes, codes = encode_labels(labels)
+    of_series, codes_of_series = encode_labels(pandas.Series(labels, dtype=object))
+    assert of_series.tolist() == classes.tolist() and np.array_equal(codes_of_series, codes)
+    assert classes.dtype.kind == "U" or of_series.dtype == classes.dtype
+    column = encode_labels(np.array(labels))[1]
+    with pytest.warns(DataConversionWarning):
+        assert np.array_equal(encode_labels(np.array(labels, dtype=object)[:, None])[1], column)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([0, True] * 6, "labels mix bool and int; convert all of them to strings"),
+        ([0, "a"] * 6, "labels mix int and str; convert"),
+        ([datetime.date(2024, 1, 1), datetime.date(2024, 1, 2)] * 6, "of type date; convert"),
+        ([2**70, 2**71] * 6, "of type int; convert"),
+        ([0.5, 1] * 6, "continuous"),
+        ([0, None] * 6, "missing"),
+    ],
+)
+def test_labels_of_dtype_object_that_are_refused(labels: list[Any], message: str):
+    with pytest.raises(InputError, match=message):
+        encode_labels(np.array(labels, dtype=object))
+
+
+@pytest.mark.parametrize("estimator", [INCV(), NCV("forest"), RobustClassifier()])
+def test_an_array_with_nan_is_refused_and_a_data_frame_recommended(estimator: Any):
+    pandas = pytest.importorskip("pandas")
+    x, y = load_iris(return_X_y=True)
+    x[0, 0] = np.nan
+    for given in (x, x.tolist()):
+        with pytest.raises(InputError, match=r"NaN; give a data frame, such as pandas\.DataFrame"):
+            estimator.fit(given, y)
+    model = CleanClassifier("forest", n_iterations=1, random_state=0).fit(pandas.DataFrame(x), y)
+    assert model.predict(pandas.DataFrame(x[:3])).tolist() == [0, 0, 0]
+    with pytest.raises(InputError, match="NaN") as problem:  # the user's own classifier reads frames unchanged
+        INCV(LogisticRegression()).fit(x, y)
+    assert "data frame" not in str(problem.value)
+    x[0, 0] = np.inf
+    with pytest.raises(InputError, match="infinity") as problem:
+        estimator.fit(x, y)
+    assert "data frame" not in str(problem.value)

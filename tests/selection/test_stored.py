@@ -12,7 +12,7 @@ from labelsieve import find_wrong_labels, metrics, noise, select_clean, theory
 from labelsieve.errors import InputError
 from labelsieve.scoring import score_probabilities
 from labelsieve.selection.incv import incv_steps
-from labelsieve.selection.stored import StoredPredictions, stored_settings
+from labelsieve.selection.stored import StoredPredictions, no_suggestion, stored_settings, suggestions
 from labelsieve.types import Trust
 
 
@@ -185,3 +185,105 @@ def test_rows_that_sum_to_almost_one_are_renormalised_with_a_warning() -> None:
 def test_what_is_refused(labels, probs, said: str) -> None:
     with pytest.raises(InputError, match=said):
         find_wrong_labels(labels, probs)
+
+
+@pytest.mark.parametrize("folds", [None, np.arange(4000) % 4])
+@pytest.mark.parametrize("classes", [5, 60])
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda probs: np.where(np.arange(4000)[:, None] == 3000, np.nan, probs), "row 3000 holds NaN"),
+        (lambda probs: np.where(np.arange(4000)[:, None] == 3000, np.inf, probs), "row 3000 holds NaN or infinity"),
+        (np.log, "row 0 holds a negative probability"),
+        (lambda probs: 0.9 * probs, "row 0 sums to 0.9"),
+    ],
+)
+def test_probabilities_are_checked_before_they_are_used(change, said: str, classes: int, folds) -> None:
+    _, given, probs = predictions("symmetric", 0.2, c=classes)
+    with pytest.raises(InputError, match=said):  # numpy's warnings would be errors here
+        find_wrong_labels(given, change(probs), folds=folds)
+
+
+@pytest.mark.parametrize("classes", [5, 60])
+@pytest.mark.parametrize("folds", [None, np.arange(4000) % 4])
+def test_one_warning_about_renormalised_rows_names_the_line_of_the_user(classes: int, folds) -> None:
+    _, given, probs = predictions("symmetric", 0.2, c=classes)
+    with pytest.warns(UserWarning, match="4000 rows") as found:
+        find_wrong_labels(given, 0.985 * probs, folds=folds)
+    assert [each.filename for each in found] == [__file__]
+
+
+def strangers() -> tuple[np.ndarray, np.ndarray]:
+    """Labels and predictions of four classes; every tenth sample belongs to none of them."""
+    rng = np.random.default_rng(0)
+    true = rng.integers(0, 4, 4000)
+    given = np.where(rng.random(4000) < 0.1, rng.integers(0, 4, 4000), true)
+    stranger = np.arange(4000) % 10 == 0
+    sure = np.where(stranger, 0.0, 0.9)[:, None]
+    # The predictions for strangers have nothing to do with the label.
+    other = np.eye(4)[(given + 1) % 4] * 0.45 + np.eye(4)[(given + 2) % 4] * 0.45 + 0.025
+    return given, sure * np.eye(4)[true] + (1 - sure) * np.where(stranger[:, None], other, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("names", "empty"),
+    [
+        ([0, 1, 2, 3], -1),
+        ([-5, 1, 2, 3], -1),
+        ([-1, 0, 1, 2], -2),
+        ([-3, -2, -1, 0], -4),
+        ([-1.0, 0.0, 1.0, 2.0], -2.0),
+        (np.array([0, 1, 2, 3], dtype=np.uint8), -1),
+        (np.array([-1, 0, 1, 2], dtype=np.int16), -2),
+        (["a", "b", "c", "d"], ""),
+        (["", "b", "c", "d"], "-1"),
+        (["", "-1", "c", "d"], "-2"),
+        (np.array(["", "b", "c", "d"], dtype=object), "-1"),
+        (np.array([b"", b"b", b"c", b"d"]), b"-1"),
+    ],
+)
+def test_no_suggestion_is_never_a_class(names, empty) -> None:
+    given, probs = strangers()
+    names = np.asarray(names)
+    found = find_wrong_labels(names[given], probs, classes=names)
+    assert found.no_class.sum() > 200
+    assert set(found.suggested[found.no_class].tolist()) == {empty} and empty not in names.tolist()
+    assert set(found.suggested[~found.no_class].tolist()) <= set(names.tolist())
+    assert names.dtype.kind == "u" or found.suggested.dtype.kind == names.dtype.kind
+
+
+def test_no_suggestion_in_a_type_that_is_full() -> None:
+    names = np.arange(-128, 0, dtype=np.int8)
+    empty = no_suggestion(names)
+    assert empty == -129
+    found = suggestions(names, np.array([0, 1]), np.array([0, 1]), np.array([False, True]))
+    assert found.tolist() == [-128, -129]
+
+
+def test_labels_of_dtype_object_are_read_like_others() -> None:
+    _, given, probs = predictions("symmetric", 0.2, c=3)
+    given[given == 2] = 0  # a column without labels
+    plain, found = find_wrong_labels(given, probs), find_wrong_labels(pd.Series(given, dtype=object), probs)
+    assert found.classes.tolist() == [0, 1, 2] and found.suggested.dtype == plain.suggested.dtype
+    np.testing.assert_array_equal(found.suggested, plain.suggested)
+
+
+def test_the_representation_is_short() -> None:
+    _, given, probs = predictions("symmetric", 0.3)
+    found = find_wrong_labels(given, probs)
+    assert len(repr(found)) < 200 and f"wrong={found.wrong.sum()}" in repr(found)
+    assert f"noise_ratio={found.noise_ratio:.4f}" in repr(found) and f"'{found.trust}'" in repr(found)
+    unknown = find_wrong_labels(np.arange(300) % 3, np.full((300, 3), 1 / 3))
+    assert "noise" not in repr(unknown) and "trust='unknown'" in repr(unknown)
+
+
+def test_the_results_as_a_data_frame() -> None:
+    _, given, probs = predictions("symmetric", 0.3, c=3)
+    names = np.array(["ant", "bee", "cow"])
+    found = find_wrong_labels(names[given], probs)
+    frame = found.to_frame()
+    assert frame["label"].tolist() == names[given].tolist() == found.labels.tolist()
+    for name in ("predicted", "suspicion", "suggested", "suggested_probability", "wrong", "no_class"):
+        assert frame[name].tolist() == getattr(found, name).tolist()
+    replaced = found.wrong & ~found.no_class & (found.predicted != found.labels)
+    assert replaced.any() and (found.suggested == found.predicted)[replaced].all()

@@ -11,6 +11,7 @@ import pytest
 import labelsieve
 from labelsieve.errors import InputError
 from labelsieve.runfolder import RunFolder
+from labelsieve.workflow.run import RunResult
 
 QUICK = {"model": "logistic", "iterations": 1, "train_epochs": 3, "device": "cpu"}
 
@@ -35,7 +36,7 @@ def test_run_on_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert not any(labels["verdict"][i] == "selected" for i in wrong)
     assert result.noise_ratio == result.summary["noise_ratio"] == pytest.approx(6 / 80, abs=0.05)
     table(tmp_path / "new.csv", seed=1, n=20)
-    found = result.predict(str(tmp_path / "new.csv"))
+    found = result.predict(tmp_path / "new.csv")
     assert found.probabilities.shape == (20, 2) and set(found.predicted) <= {"a", "b"}
     assert found.rows()[0] == ["id", "predicted", "probability"] and len(found.rows()) == 21
     again = labelsieve.run(str(tmp_path / "t.csv"), out=tmp_path / "run", **options)
@@ -58,5 +59,9 @@ def test_wrong_options_are_named(tmp_path: Path) -> None:
 
 
 def test_samples_in_memory_are_refused_with_the_class_to_use() -> None:
-    with pytest.raises(InputError, match="INCV"):
-        labelsieve.run(np.zeros((4, 2)))  # type: ignore[arg-type]
+    pandas = pytest.importorskip("pandas")
+    result = RunResult(Path("run"), {}, {}, "forest")
+    for samples in (np.zeros((4, 2)), pandas.DataFrame({"x": [1, 2]})):
+        for function in (labelsieve.run, result.predict):
+            with pytest.raises(InputError, match=f"not a {type(samples).__name__}.*CleanClassifier"):
+                function(samples)  # type: ignore[operator]

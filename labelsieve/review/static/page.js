@@ -77,14 +77,16 @@
     return answer;
   }
 
-  // The page of the grid that has this position.
+  const within = (at) => Math.min(Math.max(at, 0), Math.max(state.total - 1, 0));
+
+  // The page of the grid that has this position. The position stays that of the sample.
   async function openTiles(at) {
     helps.abort();
     selected.clear();
     state.current = null;
     const answer = await fetchFrom(Math.floor(at / GRID) * GRID, GRID);
     counts(answer);
-    state.at = answer.at;
+    state.at = within(at);
     state.tiles = answer.items;
     Show.notice("");
     drawTiles();
@@ -108,7 +110,7 @@
     state.tiles = grid ? [] : null;
     document.body.classList.toggle("grid", grid);
     $("open-grid").setAttribute("aria-pressed", String(grid));
-    await go(chosen ?? state.at, true);
+    await go(chosen ?? within(state.at), true);
   });
 
   function selectOpen() {
@@ -197,7 +199,7 @@
     else {
       for (const item of items) known.delete(item.at);
       selected.clear();
-      if (state.tiles.every((item) => item.decision || item.others.length)) await toNextOpen(state.at + state.tiles.length);
+      if (state.tiles.every((item) => item.decision || item.others.length)) await toNextOpen(state.tiles[0].at + state.tiles.length);
       else drawTiles();
       Show.progress(state);
     }
@@ -213,16 +215,18 @@
     }
     forget();
     const { at } = await Talk.get("/api/where", { ...state.filter, row: answer.rows[0].row });
-    await go(at ?? Math.min(state.at, Math.max(state.total - 1, 0)), true);
+    await go(at ?? within(state.at), true);
     Show.saved(answer.changed > 1 ? `Saved ✓ ${answer.changed.toLocaleString("en")} ${verb === "undo" ? "undone" : "redone"}` : `Saved ✓ ${verb === "undo" ? "undone" : "redone"}`);
   });
 
-  const move = (step) => inTurn(async () => {
-    const at = Math.min(Math.max(state.at + step * (state.tiles ? GRID : 1), 0), state.total - 1);
-    if (state.total) await go(at);
-  });
+  async function turnPage(step) {
+    const at = (state.tiles[0]?.at ?? 0) + step * GRID;
+    if (at === within(at)) await go(at);
+  }
 
-  const skip = () => inTurn(async () => { if (state.tiles) await go(state.at + GRID); else if (state.current) await toNextOpen(state.at + 1); });
+  const move = (step) => inTurn(async () => { if (state.tiles) await turnPage(step); else if (state.total) await go(within(state.at + step)); });
+
+  const skip = () => inTurn(async () => { if (state.tiles) await turnPage(1); else if (state.current) await toNextOpen(state.at + 1); });
 
   const applyFilter = (check = null) => inTurn(async () => {
     state.check = check;

@@ -16,7 +16,20 @@ const Show = (() => {
     return node;
   }
 
-  const percent = (value) => value === null ? "unknown" : `${(100 * value).toFixed(value < 0.1 || value > 0.99 ? 1 : 0)} %`;
+  // A part of `whole`. A part that only rounding makes nothing or all of it is shown as a bound: "> 99.9" of 100.
+  function rounded(part, digits, whole) {
+    const text = part.toFixed(digits), step = 10 ** -digits;
+    if (part < whole && Number(text) === whole) return `> ${(whole - step).toFixed(digits)}`;
+    if (part > 0 && Number(text) === 0) return `< ${step.toFixed(digits)}`;
+    return text;
+  }
+
+  const percent = (value) => value === null ? "unknown" : `${rounded(100 * value, (value > 0 && value < 0.1) || (value > 0.99 && value < 1) ? 1 : 0, 100)} %`;
+
+  // The files of a run have six digits: an estimate of 0 or 1 in them is not exact either.
+  const inside = (estimate) => Math.min(Math.max(estimate, 1e-6), 1 - 1e-6);
+  const likely = (estimate) => percent(inside(estimate));
+  const suspicion = (estimate) => rounded(inside(estimate), 2, 1);
 
   function picture(row, size, alt) {
     const image = el("img", { alt });
@@ -70,8 +83,8 @@ const Show = (() => {
     const list = (items) => el("ul", { class: kind === "pictures" ? "pictures" : "lines" }, ...items);
     const equal = duplicates.length ? [el("h3", { text: "Identical or nearly identical" }), list(duplicates.map((near) => small(near, names, true)))] : [];
     const parts = groups.flatMap((group) => {
-      const head = el("h3", {}, "Nearest selected as ", el("strong", {}, ...breakable(names[group.label])));
-      if (!group.items.length) return [head, el("p", { class: "quiet", text: "none was selected" })];
+      const head = el("h3", {}, "Nearest selected samples with the label ", el("strong", {}, ...breakable(names[group.label])));
+      if (!group.items.length) return [head, el("p", { class: "quiet", text: "No sample with this label is selected." })];
       return [head, list(group.items.map((near) => small(near, names)))];
     });
     $("neighbours").replaceChildren(...equal, ...parts);
@@ -110,7 +123,7 @@ const Show = (() => {
       el("span", { class: "now" }, ...breakable(item.suggested >= 0 ? names[item.suggested] : "no other")));
     const votes = [...(item.decision ? [{ ...item, reviewer: null }] : []), ...(item.others ?? [])];
     const marks = votes.map((vote) => el("span", { class: "mark" }, ...breakable(`${vote.reviewer ? `${vote.reviewer}: ` : ""}${outcome(vote, names)}`)));
-    const number = el("span", { class: "quiet", text: item.no_class ? "may fit no class" : item.suspicion === null ? "" : `suspicion ${item.suspicion.toFixed(2)}` });
+    const number = el("span", { class: "quiet", text: item.no_class ? "may fit no class" : item.suspicion === null ? "" : `suspicion ${suspicion(item.suspicion)}` });
     return el("button", { type: "button", class: `tile${item.conflict ? " conflict" : ""}`, "aria-pressed": "false", "data-row": String(item.row), title: item.id, onclick }, inside, labels, number, ...marks);
   }
 
@@ -121,9 +134,17 @@ const Show = (() => {
 
   function selection(rows) {
     for (const node of document.querySelectorAll(".tile")) node.setAttribute("aria-pressed", String(rows.has(Number(node.dataset.row))));
-    $("do-keep").querySelector("span").textContent = `Keep ${rows.size}`;
-    $("do-suggested").querySelector("span").textContent = `Take ${rows.size} suggestion${rows.size === 1 ? "" : "s"}`;
-    for (const name of ["keep", "suggested", "choose", "drop"]) $(`do-${name}`).disabled = !rows.size;
+    decisions(rows.size > 0, [`Keep ${rows.size}`], [`Take ${rows.size} suggestion${rows.size === 1 ? "" : "s"}`]);
+  }
+
+  // All buttons that decide change together. `keep` and `take`: text, and the full name as the title.
+  function decisions(enabled, keep = ["Keep"], take = null) {
+    for (const [id, [text, title = ""]] of [["do-keep", keep], ["do-suggested", take ?? ["No suggestion"]]]) {
+      $(id).querySelector("span").textContent = text;
+      $(id).title = title;
+    }
+    for (const id of ["do-keep", "do-choose", "do-drop"]) $(id).disabled = !enabled;
+    $("do-suggested").disabled = !enabled || !take;
   }
 
   // A long name breaks after its separators: <wbr> allows it, and is not part of the text.
@@ -139,10 +160,10 @@ const Show = (() => {
   function numbers(item, names, judged) {
     if (item.suspicion === null) return [`Suspicion unknown, ${item.verdict}`];
     const parts = judged
-      ? [`${percent(item.suspicion)} likely wrong, ${item.verdict}`]
-      : [`Suspicion ${item.suspicion.toFixed(2)}, ${item.verdict}`];
-    if (item.likely !== null) parts.push(`${percent(item.likely)} likely ${names[item.suggested]}`);
-    else if (item.probability !== null) parts.push(`The model gives the given label ${percent(item.probability)}`);
+      ? [`${likely(item.suspicion)} likely wrong, ${item.verdict}`]
+      : [`Suspicion ${suspicion(item.suspicion)}, ${item.verdict}`];
+    if (item.likely !== null) parts.push(`${likely(item.likely)} likely ${names[item.suggested]}`);
+    else if (item.probability !== null) parts.push(`The model gives the given label ${likely(item.probability)}`);
     if (item.no_class) parts.push("The sample may belong to none of the classes");
     if (item.outlier) parts.push("An outlier: far from all other samples");
     return parts;
@@ -156,11 +177,8 @@ const Show = (() => {
     $("sample-id").textContent = item.id;
     same(item, names, kind);
     stamp(item, names);
-    const keep = $("do-keep").querySelector("span"), take = $("do-suggested").querySelector("span");
-    keep.textContent = `Keep ${item.short[0]}`;
-    take.textContent = item.suggested >= 0 ? `Take ${item.short[1]}` : "No suggestion";
-    for (const name of ["keep", "choose", "drop"]) $(`do-${name}`).disabled = false; // the grid disables them
-    $("do-suggested").disabled = item.suggested < 0;
+    const [keep, take] = item.short;
+    decisions(true, [`Keep ${keep}`, `Keep ${names[item.given] ?? ""}`], item.suggested >= 0 ? [`Take ${take}`, `Take ${names[item.suggested]}`] : null);
   }
 
   function end(total, name) {
@@ -172,6 +190,7 @@ const Show = (() => {
     $("neighbours").replaceChildren();
     for (const id of ["given-label", "suggested-label", "numbers", "sample-id"]) $(id).textContent = "";
     $("stamp").hidden = $("same").hidden = $("others").hidden = true;
+    decisions(false);
   }
 
   function progress(state) {
@@ -180,6 +199,8 @@ const Show = (() => {
     const count = (n) => n.toLocaleString("en");
     const at = state.current === null ? "" : `${count(state.at + 1)} of ${count(state.total)} · `;
     const conflicts = state.conflicts ? ` · ${count(state.conflicts)} disagreement${state.conflicts > 1 ? "s" : ""}` : "";
+    for (const id of ["do-back", "do-forward"]) $(id).disabled = !state.total;
+    $("do-skip").disabled = !state.current && !state.tiles?.length;
     $("progress-text").textContent = `${at}${count(state.decided)} decided · ${count(state.left)} left${conflicts}`;
   }
 
@@ -219,7 +240,9 @@ const Show = (() => {
   // The dialog for accepting many suggestions: what the model expects, and what the random samples say.
   function check(answer) {
     const count = (n) => Math.round(n).toLocaleString("en"), many = answer.acceptable, group = answer.groups.suggested;
-    $("bulk-expected").textContent = `${count(many)} undecided suspect${many === 1 ? "" : "s"} would get the suggested label. About ${count(answer.expected_right)} of these changes are expected to be right.`;
+    const range = count(answer.least_right) !== count(answer.expected_right); // the noise estimate is rough
+    const expected = range ? `Between ${count(answer.least_right)} and ${count(answer.expected_right)}` : `About ${count(answer.expected_right)}`;
+    $("bulk-expected").textContent = `${count(many)} undecided suspect${many === 1 ? "" : "s"} would get the suggested label. ${expected} of these changes are expected to be right.`;
     const left = group.sample - group.checked, right = group.right_suggestions;
     $("bulk-checked").textContent = left > 0
       ? `Review a random sample of ${group.sample} first: ${left} left.`
