@@ -43,9 +43,10 @@ def load(path: Path, options: ReadOptions = DEFAULTS, progress: Progress = SILEN
 def read_arrays(path: Path, wanted: Sequence[str], required: Sequence[str]) -> dict[str, NDArray[Any]]:
     """Return the wanted arrays of an archive that it has."""
     try:
+        with open_file(path) as file:
+            if not zipfile.is_zipfile(file):
+                raise InputError(f"{path} is not a readable .npz archive")
         with open_file(path) as file, np.load(file, allow_pickle=False) as archive:
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise InputError(f"{path} is not an .npz archive")
             names = [name for name in wanted if name in archive.files]
             if not set(required) <= set(names):
                 there = ", ".join(archive.files)[:300] or "none"

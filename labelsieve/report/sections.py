@@ -279,15 +279,19 @@ def confusion(facts: Facts) -> Markup:
         left += [_scrolling(chart, "Estimated transition matrix"), el("ul", *key, cls="legend")]
     pairs = sorted(((n, pair) for pair, n in facts.pairs.items() if pair[0] != pair[1]), key=lambda p: (-p[0], p[1]))
     if pairs:
-        given = np.bincount(facts.columns.label[facts.columns.label >= 0], minlength=len(names))
+        suspects, columns = facts.suspects, facts.columns
+        label, suggested, suspicion = (part[suspects] for part in (columns.label, columns.suggested, columns.suspicion))
+        heads = [("given label", False), ("suggested label", False), ("suspects", True)]
         rows: list[list[object]] = [
-            [breakable(names[i]), breakable(names[j]), count(n), percent(n / max(int(given[i]), 1), 1)]
-            for n, (i, j) in pairs[:MAX_PAIRS]
+            [breakable(names[i]), breakable(names[j]), count(n)] for n, (i, j) in pairs[:MAX_PAIRS]
         ]
-        heads = [("given label", False), ("suggested label", False), ("suspects", True), ("of this label", True)]
+        if facts.suggested_probability is not None and facts.why_unknown is None:  # suspicion is a probability
+            heads.append(("expected to be wrong", True))
+            for row, (_, (i, j)) in zip(rows, pairs, strict=False):
+                row.append(f"about {np.nansum(suspicion[(label == i) & (suggested == j)]):,.0f}")
         caption = "Pairs of labels with the most suspects"
         caption += f" ({MAX_PAIRS} of {len(pairs):,})" if len(pairs) > MAX_PAIRS else ""
-        right += [el("h3", "Most frequent mistakes"), table(heads, rows, caption=caption)]
+        right += [el("h3", "Most frequent suggestions"), table(heads, rows, caption=caption)]
     else:
         parts.append(el("p", "No classes are confused: there are no suspects."))
     beside = left and right and matrix is not None and len(matrix) <= MAX_WIDE_MATRIX

@@ -52,9 +52,9 @@ def test_a_picture_in_two_class_folders(folder: Path, tmp_path: Path) -> None:
     assert said(folder) == ""  # twice, but with one label
     shutil.copy(folder / "circle" / "2.png", folder / "square" / "7.png")
     note = said(folder)
-    assert note.startswith("2 samples") and "circle/2.png (circle) and square/7.png (square)" in note
+    assert "labels: 2, e.g." in note and "circle/2.png (circle) and square/7.png (square)" in note
     (tmp_path / "t.csv").write_text("path,label\ncircle/1.png,x\ncircle/9.png,y\nsquare/0.png,x\n")
-    assert "2 samples" in said(tmp_path / "t.csv", root=folder)
+    assert "labels: 2, e.g." in said(tmp_path / "t.csv", root=folder)
 
 
 def test_what_was_seen_while_staging_is_kept(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +90,7 @@ def test_rows_as_they_were_written(tmp_path: Path) -> None:
 def test_texts_and_arrays(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("text,label\nhello,x\n,x\n,y\nhello,y\nbye,x\nhello,x\n")
-    assert said(path).startswith("3 samples") and "0 (x) and 3 (y)" in said(path)
+    assert "labels: 3, e.g." in said(path) and "0 (x) and 3 (y)" in said(path)
     np.savez(tmp_path / "r.npz", x=np.array([[0, 1], [1, 0], [0, 1.0]]), y=np.array([0, 0, 1]))
     assert "e.g. 0 (0) and 2 (1)" in said(tmp_path / "r.npz")
     x = np.zeros((3, 4, 4, 3), np.uint8)

@@ -237,7 +237,7 @@ def test_empty_class_folders_are_allowed_and_said(tmp_path: Path) -> None:
 
 
 def test_no_samples(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"no samples found in .*"):
+    with pytest.raises(InputError, match=r"no labelled samples found in .*"):
         load_source(str(tmp_path))
     (tmp_path / "a").mkdir()
     with pytest.raises(InputError, match="no pictures"):

@@ -143,7 +143,7 @@ def test_a_wide_noise_estimate_demands_a_random_sample(run, tmp_path):
         append_decision(run / "decisions.csv", sample.id, choice, label)
     done = export(run, **options)
     assert done.suggested == planned.suggested - MIN_CHECKED
-    assert done.expected_right == done.least_right == pytest.approx(done.suggested / 5)
+    assert done.expected_right == pytest.approx(done.suggested / 5) and 0 <= done.least_right < done.expected_right
 
 
 def test_selected_samples_are_exported_without_the_undecided_suspects(run, tmp_path):

@@ -57,10 +57,11 @@ def test_a_rough_estimate_is_shown_as_an_interval(runs, tmp_path):
 
     run = runs.pictures(tmp_path, n=48)
     runs.write_suggestions(run, lambda place: 0.95)
-    warning = "fewer suggestions may be right"
-    assert warning not in html()
+    right = 0.95 * len(Facts.read(run).suspects)
+    assert f'<td class="n">about {right:.0f}</td>' in html(ratio=0.25)
     rough = html(trust="rough", low=0.05, high=0.4)
-    assert "<h1>Between 5\u202f% and 40\u202f% of the labels look wrong.</h1>" in rough and warning in rough
+    assert "<h1>Between 5\u202f% and 40\u202f% of the labels look wrong.</h1>" in rough
+    assert f'<td class="n">{right / 5:.0f} to {right:.0f}</td>' in rough
     assert "<h1>About" in html(low=None, high=None)  # an earlier version had no interval
 
 
@@ -264,7 +265,7 @@ def test_no_matrix_is_drawn_without_a_noise_estimate(tmp_path, runs, why, pairs)
     html = write_report(run).read_text(encoding="utf-8")
     assert "98.7\u202f%" not in html and "96.4\u202f%" not in html
     assert "Estimated transition matrix" not in html and 'id="mistakes"' in html
-    assert "There is no matrix, because " in html and ("Most frequent mistakes" in html) == pairs
+    assert "There is no matrix, because " in html and ("Most frequent suggestions" in html) == pairs
 
 
 def test_many_more_suspects_than_wrong_labels_are_explained(tmp_path, runs):

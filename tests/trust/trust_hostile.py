@@ -63,7 +63,7 @@ def objects_in_an_npz(folder: Path) -> None:
     np.savez(folder / "t.npz", x=np.zeros((2, 2)), y=evil)
 
 
-@case(RUNS, f"select t.npz {SELECT}", message="not loaded")
+@case(RUNS, f"select t.npz {SELECT}", message="not a readable .npz archive")
 def a_pickle_named_npz(folder: Path) -> None:
     (folder / "t.npz").write_bytes(pickle.dumps(Payload()))
 
