@@ -67,8 +67,8 @@ class NoteKind(Enum):
     )
     CONTRADICTIONS = (
         "samples that occur more than once with different labels: {count:,}, e.g. {pair}. At least {wrong:,} of their "
-        "labels ({percent:.1f} % of all labels) differ from the label of an identical sample: they are wrong, or the "
-        "labels are outcomes, which can differ between equal cases"
+        "labels ({percent:.1f} % of all labels) differ from the label of an identical sample: they are wrong, or "
+        "equal samples can have different labels"
     )
     NEAR_DUPLICATES = (
         "identical or nearly identical samples: {count:,}; number of groups: {groups:,}, with different labels: "

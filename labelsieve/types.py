@@ -271,9 +271,11 @@ class NoiseEstimate:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> NoiseEstimate:
-        """Read `record()` back. A trust level that is missing or unknown counts as rough."""
-        trust = next((level for level in Trust if level == record.get("trust")), Trust.ROUGH)
-        why = None if record.get("why_unknown") is None else WhyUnknown(record["why_unknown"])
+        """Read `record()` back. A trust level or reason that does not exist makes the estimate unknown."""
+        trust = next((level for level in Trust if level == record.get("trust")), Trust.UNKNOWN)
+        why = next((reason for reason in WhyUnknown if reason == record.get("why_unknown")), None)
+        if trust is Trust.UNKNOWN and why is None:
+            why = WhyUnknown.RANDOM
         numbers = (record.get(key) for key in ("ratio", "low", "high", "classifier_error"))
         ratio, low, high, error = (float("nan") if value is None else float(value) for value in numbers)
         limit = float(record.get("surest_limit", 1.0))

@@ -106,7 +106,7 @@ class ReadOptions:
         """The options of the command line that differ from the defaults, as they are typed."""
         words = []
         for name in COMMAND_OPTIONS:
-            if (value := getattr(self, name)) != getattr(DEFAULTS, name):
+            if (value := getattr(self, name)) and value != getattr(DEFAULTS, name):
                 words += [option(name), csv_line(value) if isinstance(value, tuple) else str(value)]
         return words
 

@@ -57,7 +57,7 @@ def files_of(source: str) -> list[Path]:
 
 def load_source(source: str, options: ReadOptions = DEFAULTS, *, progress: Progress = SILENT) -> LabelledData:
     """Read the samples of a source in input order. Notes go to `progress` and to the `notes` of the result."""
-    recorder = RecordingProgress(progress)
+    recorder, wanted = RecordingProgress(progress), options
     ignored = _ignored(options)
     if options.group_column is not None and options.labelled:
         if not Path(source).is_file() or Path(source).suffix.lower() not in TABLES:
@@ -78,7 +78,7 @@ def load_source(source: str, options: ReadOptions = DEFAULTS, *, progress: Progr
             together = about_copies(data.groups)
         else:
             together = _about_groups(data.groups, options.group_column)
-        spelling = about_spelling(class_counts(data), source, options) if options.note_spelling else None
+        spelling = about_spelling(class_counts(data), source, wanted) if options.note_spelling else None
         kinds = label_notes(data, options.label_column)
         for note in (spelling, *kinds, together):
             if note is not None:

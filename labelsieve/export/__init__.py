@@ -45,7 +45,7 @@ class Exported:
     undecided: int  # suspects without a decision that keep their label, or are left out of the selected samples
     suggested: int  # suspects without a decision that got the suggested label
     expected_right: float | None  # of these; None if not known
-    least_right: float | None  # of these, by the low end of the noise estimate
+    least_right: float | None  # of these, by the low end of the noise estimate or of the random decisions
     expected_wrong: float | None  # labels of the suspects that `drop_suspects` left out; None if not known
     summary: str
     note: str

@@ -97,10 +97,9 @@ class Expected(NamedTuple):
     decisions: int = 0  # on a random sample, from which the number follows; 0 if it follows from the noise model
 
     def __str__(self) -> str:
-        if self.decisions:
-            return f"about {self.number:,.0f} of them by {self.decisions} decisions on a random sample"
         least = f"at least {self.least:,.0f}" if round(self.least) else "perhaps none"
-        return f"about {self.number:,.0f} of them ({least})"
+        by = f", by {self.decisions} decisions on a random sample" if self.decisions else ""
+        return f"about {self.number:,.0f} of them ({least}{by})"
 
 
 @dataclass(frozen=True)
@@ -139,10 +138,10 @@ class Outcome:
             wrong = self._expected(self.wrong)
             parts.append(f"{counted(dropped, 'suspect')} dropped, {wrong} expected to have a wrong label")
         if undecided:
-            suspects = counted(undecided, "undecided suspect")
-            parts.append(f"{suspects} with the given label" if with_suspects else f"{suspects} left out")
+            one, many = ("keeps its label", "keep their label") if with_suspects else ("is left out", "are left out")
+            parts.append(counted(undecided, f"undecided suspect {one}", f"undecided suspects {many}"))
         if conflicts := int(self.conflict.sum()):
-            parts.append(f"{counted(conflicts, 'sample')} on which reviewers disagree, with the given label")
+            parts.append(f"samples on which reviewers disagree keep their label: {conflicts:,}")
         return "; ".join(parts)
 
     def _expected(self, expected: Expected | None) -> str:

@@ -55,8 +55,19 @@ class GroupCheck:
     @property
     def least_right(self) -> float:
         """The low end of the 95 % interval of the share of right suggestions."""
-        share = self.right_suggestions / max(self.checked, 1)
-        return max(0.0, share - 1.96 * math.sqrt(_share_variance(self.right_suggestions, self.checked, self.size)))
+        return self.right_suggestions / max(self.checked, 1) - self.errors(self.right_suggestions)[0]
+
+    def errors(self, number: int) -> tuple[float, float]:
+        """How far the share of the group may be below and above that of its sample, which has this `number`.
+
+        The ends of the 95 % interval under Jeffreys' prior. If all of the group is checked, there is no error.
+        """
+        from scipy.special import betaincinv  # here, because the import takes long
+
+        share, left = number / max(self.checked, 1), math.sqrt(1 - self.checked / max(self.size, 1))
+        ends = (float(betaincinv(number + 0.5, self.checked - number + 0.5, end)) for end in (0.025, 0.975))
+        low, high = (left * abs(share - end) for end in ends)
+        return (low if number else 0.0), (high if number < self.checked else 0.0)
 
 
 @dataclass(frozen=True)
@@ -102,31 +113,25 @@ class SpotCheck:
     ) -> CheckedNoise | None:
         """The stratified estimate over the groups; None if no group has a sample.
 
-        A group without a sample contributes the
-        share by the suspicions, is counted in `unchecked`, and makes the interval wider: its share is as uncertain, in
-        proportion, as the ratio of the noise model.
+        The errors of the groups are independent. A group without a sample contributes the share by the suspicions, is
+        counted in `unchecked`, and makes the interval wider: its share is as uncertain, in proportion, as the ratio of
+        the noise model.
         """
         checks = [self.check(group, confidence, log) for group in Group]
         if not any(check.known and check.checked for check in checks):
             return None
-        total, ratio, variance, unchecked, guessed = len(self.columns), 0.0, 0.0, 0, 0.0
+        total, ratio, below, above, unchecked, guessed = len(self.columns), 0.0, 0.0, 0.0, 0, 0.0
         for check in checks:
             weight = check.size / total
             if not check.known:
                 guessed, unchecked = guessed + weight * check.model_wrong, unchecked + check.size
             elif check.size:
                 ratio += weight * check.wrong / check.checked
-                variance += weight**2 * _share_variance(check.wrong, check.checked, check.size)
+                below, above = map(math.hypot, (below, above), (weight * error for error in check.errors(check.wrong)))
         low, high = _proportional(guessed, unchecked / total, model)
-        below, above = (math.hypot(1.96 * math.sqrt(variance), end - guessed) for end in (low, high))
+        below, above = math.hypot(below, guessed - low), math.hypot(above, high - guessed)
         ratio, decided = ratio + guessed, sum(check.checked for check in checks)
         return CheckedNoise(ratio, max(0.0, ratio - below), min(1.0, ratio + above), unchecked / total, decided)
-
-
-def _share_variance(number: int, checked: int, size: int) -> float:
-    """The variance of a share of a group, by a random sample of it and Jeffreys' prior; 0 if all of it is checked."""
-    first, second = number + 0.5, checked - number + 0.5
-    return (1 - checked / max(size, 1)) * first * second / ((first + second) ** 2 * (first + second + 1))
 
 
 def _proportional(share: float, most: float, model: NoiseEstimate | None) -> tuple[float, float]:

@@ -227,7 +227,8 @@ def accept_many(facts: Facts, run: str) -> Markup | None:
     counts = [(p, probability[probability >= p]) for p in CONFIDENCES]
 
     def expected(number: float) -> str:
-        return f"{facts.least_wrong(number):,.0f} to {number:,.0f}" if facts.rough_noise else f"about {number:,.0f}"
+        least = f", at least {facts.least_wrong(number):,.0f}" if facts.rough_noise else ""
+        return f"about {number:,.0f}{least}"
 
     cells: list[list[object]] = [
         [f"at least {percent(p)}", count(len(found)), expected(found.sum())] for p, found in counts if len(found)
@@ -237,7 +238,8 @@ def accept_many(facts: Facts, run: str) -> Markup | None:
     heads = [("probability of the suggestion", False), ("labels that change", True), ("expected to be right", True)]
     most = max(p for p, found in counts if len(found))
     command = f"labelsieve export {run} --apply suggested --min-confidence {min(DEFAULT_CONFIDENCE, most)}"
-    text = f"First review {min(SAMPLE_SIZE, len(rows))} random ones on the review page (key a). The page then compares"
+    changes = int(np.sum(probability >= min(DEFAULT_CONFIDENCE, most)))
+    text = f"First review {min(SAMPLE_SIZE, changes)} random ones on the review page (key a). The page then compares"
     text += " these numbers with your decisions."
     if facts.rough_noise is not None:
         text += " The noise estimate is rough, so the number of right suggestions is uncertain."

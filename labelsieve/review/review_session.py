@@ -117,12 +117,17 @@ class Queues:
             rows = rows[np.lexsort((self.columns.duplicates[rows], ~together[rows]))]
         return rows
 
+    def closed(self, wanted: Filter) -> BoolArray:
+        """Whether each sample of a queue has a decision; in a random sample, by a person who looked at it."""
+        made = self.log.decided if wanted.check is None else self.log.reviewed
+        return made[self.rows(wanted)]
+
     def next_open(self, wanted: Filter, start: int, *, step: int = 1) -> int | None:
-        """The first position from `start` on (backwards with step -1) whose sample has no decision."""
+        """The first position from `start` on (backwards with step -1) whose sample is open."""
         rows = self.rows(wanted)
         if not 0 <= start < len(rows):
             return None
-        still_open = ~self.log.decided[rows] | (wanted.show == "conflicts")
+        still_open = ~self.closed(wanted) | (wanted.show == "conflicts")
         if step < 0:
             before = np.flatnonzero(still_open[: start + 1])
             return int(before[-1]) if len(before) else None
@@ -179,8 +184,7 @@ class ReviewSession:
         return {**self.progress(wanted), "at": at, "items": items}
 
     def progress(self, wanted: Filter) -> dict[str, Any]:
-        rows = self.queues.rows(wanted)
-        decided = int(np.count_nonzero(self.log.decided[rows]))
+        rows, decided = self.queues.rows(wanted), int(np.count_nonzero(self.queues.closed(wanted)))
         conflicts = int(np.count_nonzero(self.log.state == Choice.CONFLICT))
         return {"total": len(rows), "decided": decided, "left": len(rows) - decided, "conflicts": conflicts}
 
@@ -217,7 +221,10 @@ class ReviewSession:
         ]
         decision = own.choice.word if own.choice != Choice.UNDECIDED else None
         conflict = bool(self.log.state[row] == Choice.CONFLICT)
-        return {"decision": decision, "label": own.label, "version": version, "others": others, "conflict": conflict}
+        return {
+            "decision": decision, "label": own.label, "unseen": own.unseen, "version": version, "others": others,
+            "conflict": conflict,
+        }  # fmt: skip
 
     def picture(self, row: int, *, large: bool) -> Sample:
         self._check_row(row)

@@ -238,6 +238,9 @@ def suggestions(names: NDArray[Any], given: IntArray, codes: IntArray, no_class:
     found = names[codes]
     if names.dtype.kind == "b":
         return np.where(no_class, names[given], found)
+    if names.dtype.kind in "mM":  # dates have an empty value of their own
+        found[no_class] = "NaT"
+        return found
     if names.dtype.kind == "u":
         found = found.astype(np.int64)
     empty = no_suggestion(names)

@@ -98,3 +98,12 @@ def test_parse_renames() -> None:
             parse_renames(wrong)
     with pytest.raises(InputError, match="'yes' and 'no'"):
         parse_renames("Y=yes,Y=no")
+
+
+def test_the_suggested_command_of_a_table_with_groups_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [f"{i},{i // 2},{('cat', 'Cat', 'dog')[i % 3]},{i % 7}" for i in range(60)]
+    (tmp_path / "g.csv").write_text("\n".join(["id,patient,label,x", *lines]) + "\n")
+    assert run(["run", str(tmp_path / "g.csv"), "--group-column", "patient", "--dry-run"]) == 0
+    hinted = capsys.readouterr().err.partition("`")[2].partition("`")[0]
+    assert hinted.endswith("--group-column patient") and "--ignore-columns" not in hinted
+    assert run(shlex.split(hinted)[1:]) == 0

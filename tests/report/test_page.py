@@ -11,7 +11,7 @@ import pytest
 from labelsieve.decisions import append_decision
 from labelsieve.errors import InputError
 from labelsieve.report import render_report, write_report
-from labelsieve.report.facts import Facts, Group, SpotCheck
+from labelsieve.report.facts import Facts, Group, GroupCheck, SpotCheck
 from labelsieve.report.html import percent
 from labelsieve.report.samples import Samples
 from labelsieve.report.source_state import RunSource
@@ -61,7 +61,7 @@ def test_a_rough_estimate_is_shown_as_an_interval(runs, tmp_path):
     assert f'<td class="n">about {right:.0f}</td>' in html(ratio=0.25)
     rough = html(trust="rough", low=0.05, high=0.4)
     assert "<h1>Between 5\u202f% and 40\u202f% of the labels look wrong.</h1>" in rough
-    assert f'<td class="n">{right / 5:.0f} to {right:.0f}</td>' in rough
+    assert f'<td class="n">about {right:.0f}, at least {right / 5:.0f}</td>' in rough
     assert "<h1>About" in html(low=None, high=None)  # an earlier version had no interval
 
 
@@ -351,7 +351,7 @@ def test_random_decisions_give_their_own_noise_ratio(runs, tmp_path):
         append_decision(run / "decisions.csv", facts.columns.id(row), "keep")
     found = Facts.read(run).checked_noise
     assert found.ratio == pytest.approx(len(facts.suspects) / 60) and found.unchecked == 0
-    assert found.low < found.ratio < found.high and found.decided == len(facts.suspects) + 10
+    assert found.low <= found.ratio < found.high and found.decided == len(facts.suspects) + 10
     assert "random decisions" in write_report(run).read_text(encoding="utf-8")
 
 
@@ -370,3 +370,12 @@ def test_groups_without_a_random_sample_are_as_uncertain_as_the_model(runs, tmp_
     assert (found.low, found.high) == (pytest.approx(share + rest / 2), pytest.approx(share + rest * 2))
     unknown = check.noise(log, replace(model, trust=Trust.UNKNOWN, why_unknown=WhyUnknown.RANDOM))
     assert (unknown.low, unknown.high) == (pytest.approx(share), pytest.approx(1.0))
+
+
+@pytest.mark.parametrize(
+    ("right", "checked", "least"), [(20, 20, 0.883), (10, 10, 0.783), (0, 20, 0.0), (10, 20, 0.293)]
+)
+def test_the_least_share_of_a_sample_is_the_low_end_of_its_interval(right, checked, least):
+    check = GroupCheck(10**9, checked, right, right, 0.5, 0.5)
+    assert check.least_right == pytest.approx(least, abs=0.002)
+    assert GroupCheck(checked, checked, right, right, 0.5, 0.5).least_right == right / checked

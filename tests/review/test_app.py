@@ -232,6 +232,24 @@ def test_suggestions_are_accepted_after_a_random_sample(runs, tmp_path):
     assert ReviewSession(run).check(0.9)["groups"]["suggested"]["checked"] == 20
 
 
+def test_accepted_suggestions_stay_open_in_a_random_sample(runs, tmp_path):
+    """After an acceptance from 0.8 on, the random sample of 0.9 has samples that nobody looked at."""
+    run = runs.text(tmp_path, n=200)
+    runs.write_suggestions(run, lambda place: 0.95 if place % 2 else 0.85)
+    session = ReviewSession(run)
+    first = session.queues.rows(Filter(check="suggested", confidence=0.8)).tolist()
+    session.decide([(row, 0) for row in first], "suggested", None, window="w")
+    session.accept_above(0.8, window="w")
+    wanted = Filter(check="suggested", confidence=0.9)
+    group = session.check(0.9)["groups"]["suggested"]
+    open_at = session.next_open(wanted, 0, 1)
+    assert group["checked"] < 20 and session.progress(wanted)["left"] > 0 and open_at is not None
+    row = int(session.queues.rows(wanted)[open_at])
+    assert session.item(row)["decision"] == "relabel" and session.item(row)["unseen"]
+    session.decide([(row, session.item(row)["version"])], "suggested", None, window="w")
+    assert not session.item(row)["unseen"] and session.next_open(wanted, 0, 1) != open_at
+
+
 def test_decisions_of_two_people_are_kept_apart(client, run):
     first, second = (item["row"] for item in client.get("/api/items?count=2").json()["items"])
     for name, decision in (("anna", "keep"), ("ben", "drop")):

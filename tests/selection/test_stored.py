@@ -287,3 +287,10 @@ def test_the_results_as_a_data_frame() -> None:
         assert frame[name].tolist() == getattr(found, name).tolist()
     replaced = found.wrong & ~found.no_class & (found.predicted != found.labels)
     assert replaced.any() and (found.suggested == found.predicted)[replaced].all()
+
+
+def test_dates_can_be_labels() -> None:
+    given, probs = np.repeat(np.arange(3), 50), np.full((150, 3), 0.1)
+    probs[np.arange(150), given] = 0.8
+    days = np.array(["2020-01-01", "2021-01-01", "2022-01-01"], dtype="datetime64[D]")
+    assert find_wrong_labels(days[given], probs).suggested.tolist() == days[given].tolist()

@@ -172,7 +172,7 @@
   }
 
   async function toNextOpen(from) {
-    if (!state.tiles) for (let at = from; known.has(at); at += 1) if (!known.get(at).decision) return go(at);
+    if (!state.tiles) for (let at = from; known.has(at); at += 1) if (!known.get(at).decision || (state.check && known.get(at).unseen)) return go(at);
     let { at } = await Talk.get("/api/next", { ...state.filter, from, step: 1 });
     if (at === null) ({ at } = await Talk.get("/api/next", { ...state.filter, from: 0, step: 1 }));
     if (at !== null) return go(at);
