@@ -271,8 +271,8 @@ class NoiseEstimate:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> NoiseEstimate:
-        """Read `record()` back. A trust level or reason that does not exist makes the estimate unknown."""
-        trust = next((level for level in Trust if level == record.get("trust")), Trust.UNKNOWN)
+        """Read `record()` back. A trust level that does not exist counts as rough: the file was changed by hand."""
+        trust = next((level for level in Trust if level == record.get("trust")), Trust.ROUGH)
         why = next((reason for reason in WhyUnknown if reason == record.get("why_unknown")), None)
         if trust is Trust.UNKNOWN and why is None:
             why = WhyUnknown.RANDOM

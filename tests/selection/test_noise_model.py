@@ -108,6 +108,8 @@ def test_the_record_is_read_back():
     estimate = NoiseEstimate(0.2, 0.1, 0.3, Trust.FAIR, explanation="fair: ...", classifier_error=0.04)
     assert NoiseEstimate.from_record(estimate.record()).record() == estimate.record()
     changed = NoiseEstimate.from_record({"ratio": 0.2, "low": 0.1, "high": 0.3, "trust": "by hand"})
+    assert (changed.trust, changed.why_unknown) == (Trust.ROUGH, None)
+    changed = NoiseEstimate.from_record({"trust": "unknown", "why_unknown": "by hand"})
     assert (changed.trust, changed.why_unknown) == (Trust.UNKNOWN, WhyUnknown.RANDOM)
 
 
