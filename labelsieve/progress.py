@@ -56,8 +56,8 @@ class NoteKind(Enum):
         "or another --network, with another --out. Ctrl-C stops the run without losing anything"
     )
     DECISIONS_NOT_USED = (
-        "{count} in {file} are not used: training uses the selection of the run. To train on corrected labels: "
-        "{export}, then {run}"
+        "decisions in {file} that are not used: {count:,}. Training uses the selection of the run. To train on "
+        "corrected labels: {export}, then {run}"
     )
     FIRST_SHEET = "{path}: the first sheet, {sheet!r}, is read; other sheets: {others}"
     COLUMNS_NUMBERED = "{path}: columns whose name is empty or occurs twice are called {names}"

@@ -151,7 +151,7 @@ def decisions_note(run: RunFolder) -> Note | None:
     words = source.words(str(target), table=copied)
     return Note.of(
         NoteKind.DECISIONS_NOT_USED,
-        count=f"{count:,} decision{'s' if count > 1 else ''}",
+        count=count,
         file=run / "decisions.csv",
         export=shlex.join(["labelsieve", "export", str(run.path)]),
         run=shlex.join(["labelsieve", "run", *words]),

@@ -112,10 +112,10 @@ def test_decisions_are_said_to_play_no_part(
     assert run("train run --train-epochs 1".split()) == 0
     expected = capsys.readouterr().err.strip()
     commands = "labelsieve export run, then labelsieve run t-cleaned.csv --label-column 'my kind' --ignore-columns b"
-    assert expected.startswith("1 decision in run/decisions.csv ") and expected.endswith(commands)
+    assert "run/decisions.csv that are not used: 1." in expected and expected.endswith(commands)
     append_decision(folder / "decisions.csv", "7", "drop")
     found = answer(capsys, "train run --method standard --train-epochs 1 --out other")
-    assert found["notes"] == [expected.replace("1 decision in", "2 decisions in")]
+    assert found["notes"] == [expected.replace("not used: 1.", "not used: 2.")]
     # The commands in the note work.
     assert run(["export", "run"]) == 0
     assert run([*shlex.split(expected.partition("then labelsieve ")[2]), *QUICK]) == 0
