@@ -57,7 +57,7 @@ CONTENTS = {
     "suspects": "Suspects",
     "similar": "Duplicates and outliers",
     "curves": "Learning curves",
-    "theory": "What the theory expects",
+    "theory": "Expected quality",
     "settings": "Settings",
 }
 

@@ -108,12 +108,9 @@ def theory(facts: Facts) -> Markup:
         whose = "this run" if samples is None else f"{counted(int(samples), 'sample')} of this run"
         caption = f"The measured values use the true labels of {whose}. Nothing else uses them."
     heads = [("quantity", False), ("meaning", False), ("expected", True), ("measured", True)]
-    formula = el(
-        "p",
-        "A network that fits one half of noisy data completely repeats the label noise on the other half: it agrees"
-        " with a given label with probability Σ T² over the row of the true class. Of the samples where it agrees,"
-        " Σ π Tᵢᵢ² / Σ π Tᵢⱼ² have a correct label, and Σ π Tᵢᵢ² / Σ π Tᵢᵢ of the correct labels are selected."
-        " A network that resists part of the noise does better. The expected values below are computed from the"
-        " estimated probabilities of this run.",
-    )
-    return section("theory", "What the theory expects", formula, table(heads, rows, caption=caption))
+    text = "The expected values are computed from the suspicions, the estimated probabilities that labels are wrong. If"
+    text += " these are too low or too high, the expected values are wrong as well."
+    if facts.suggested_probability is None:  # protocol "paper"
+        text = "The expected values follow from the estimated noise ratio: the theory assumes that the networks fit the"
+        text += " noisy labels completely."
+    return section("theory", "Expected quality", el("p", text), table(heads, rows, caption=caption))

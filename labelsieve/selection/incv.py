@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from labelsieve.progress import counted
 from labelsieve.selection import algorithm2, automatic
 from labelsieve.selection.finalize import finish
 from labelsieve.selection.settings import INCVSettings
@@ -90,10 +91,7 @@ def with_history(before: INCVState, after: INCVState, line: dict[str, Any], prob
     after = replace(after, history=(*after.history, line))
     if line["unseen_classes"] and k == 1:
         listed = some_classes(line["unseen_classes"], problem)
-        note = (
-            "these classes are too rare for both halves of the data, so their samples stay candidates in iteration 1: "
-            f"{listed}"
-        )
+        note = f"too few labels for both halves of the data: {listed}. These samples stay candidates in iteration 1"
         after = replace(after, notes=(*after.notes, note))
     if settings.protocol == "auto" and k < settings.n_iterations and changed.sum() < LEAST_CHANGE * n:
         after = after.stop(f"it changed the verdict of {int(changed.sum())} of {n} samples, too few to continue")
@@ -106,7 +104,7 @@ def some_classes(codes: Sequence[int], problem: Problem) -> str:
     listed = []
     for code in sorted(codes, key=lambda code: (-counts[code], code))[:LISTED_CLASSES]:
         name = problem.names[code] if problem.names is not None else code
-        listed.append(f"class {name!r} ({counts[code]} label{'s' * (counts[code] != 1)})")
+        listed.append(f"class {name!r} ({counted(counts[code], 'label')})")
     more = f" and {len(codes) - LISTED_CLASSES} more" if len(codes) > LISTED_CLASSES else ""
     return ", ".join(listed) + more
 

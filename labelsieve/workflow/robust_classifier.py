@@ -264,7 +264,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if noise.trust in (Trust.ROUGH, Trust.UNKNOWN) and selection.noise_ratio >= MIN_WARNED_RATIO:
             ratio = f"the noise ratio ({100 * selection.noise_ratio:.1f} %) is not reliable"
             text = (
-                f"{ratio if noise.known else 'the noise ratio is not known'}: {noise.explanation}. Hard samples may "
+                f"{ratio if noise.known else 'the noise ratio is not known'} ({noise.explanation}). Hard samples may "
                 'have been treated as wrong labels: compare with method="standard", or try another network'
             )
             warnings.warn(text, WeakTrainingWarning, stacklevel=3)
