@@ -7,12 +7,14 @@ Trains on 40,000 of the 50,000 training pictures (fast selection first) and test
 CIFAR-10; `--noise random2` and `worst` need CIFAR-10_human.pt in it: the label of one person, and of those of two
 people the wrong one if there is one. Needs a GPU: 80 epochs of eight ResNet-32 take about three minutes on an H200.
 The records in RESULTS are kept, so the same command continues or only prints the table. Settings of the views (mixup,
-strong, ...) cannot train together with others: give them in a command of their own.
+strong, ...) cannot train together with others: give them in a command of their own. `--ratio 0.6` trains with a
+transition matrix of this noise ratio, from the same selections: how much does its estimate matter?
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +37,7 @@ from labelsieve.experiments.run_cells import run_cells
 from labelsieve.experiments.runner import is_finished
 from labelsieve.experiments.train_cells import ExperimentContext
 from labelsieve.methods import incv_posterior
+from labelsieve.selection.noise_model import scale_transition
 
 HELD_OUT, SPLIT_SEED = 10_000, 2024
 
@@ -56,6 +59,17 @@ def held_out(folder: Path, people: str = PEOPLE.pattern) -> PictureArrays:
 def parse_settings(text: str) -> tuple[tuple[str, str, object], ...]:
     """Read `momentum=0.2,temperature=0.75`."""
     return tuple(parse_method_setting(f"{POSTERIOR}.{part}") for part in text.split(",") if part)
+
+
+def copy_selections(source: Path, target: Path, ratio: float | None) -> None:
+    """Copy selections, with transition matrices of another noise ratio if one is given."""
+    shutil.copytree(source / FINISH_SELECTION, target / FINISH_SELECTION, dirs_exist_ok=True)
+    for path in (target / FINISH_SELECTION).glob("*.json") if ratio is not None else ():
+        record = json.loads(path.read_text(encoding="utf-8"))
+        found = np.array(record["results"]["transition_matrix"])
+        even = np.full(len(found), 1 / len(found))  # CIFAR-10 has as many pictures of each class
+        record["results"]["transition_matrix"] = scale_transition(found, even, ratio).tolist()
+        path.write_text(json.dumps(record), encoding="utf-8")
 
 
 def table(results: Path, network: str) -> str:
@@ -93,6 +107,7 @@ def main() -> None:
     )
     parser.add_argument("--batch-size", type=int, default=PAPER.finish_batch_size)
     parser.add_argument("--rate", type=float, default=incv_posterior.RATE_AT_256, help="learning rate at 256 samples")
+    parser.add_argument("--ratio", type=float, help="of the transition matrix, instead of the estimated one")
     parser.add_argument("--lockstep", type=int, default=40, help="twice the number of networks that train at once")
     arguments = parser.parse_args()
     people = arguments.noise if arguments.noise in ("random2", "worst") else PEOPLE.pattern
@@ -100,10 +115,10 @@ def main() -> None:
     scale = replace(PAPER, finish_batch_size=arguments.batch_size)
     shared = results = arguments.results / arguments.noise
     if (arguments.batch_size, arguments.rate) != (PAPER.finish_batch_size, incv_posterior.RATE_AT_256):
-        results = arguments.results / f"{arguments.noise}-batch{arguments.batch_size}-rate{arguments.rate}"
-        if (shared / FINISH_SELECTION).is_dir():  # the same selections
-            shutil.copytree(shared / FINISH_SELECTION, results / FINISH_SELECTION, dirs_exist_ok=True)
+        results = results.with_name(f"{results.name}-batch{arguments.batch_size}-rate{arguments.rate}")
         incv_posterior.RATE_AT_256 = arguments.rate
+    if arguments.ratio is not None:
+        results = results.with_name(f"{results.name}-ratio{arguments.ratio}")
     cells = {}
     for settings in arguments.settings or [""]:
         request = SweepRequest(
@@ -111,10 +126,15 @@ def main() -> None:
             settings=parse_settings(settings),
         )  # fmt: skip
         cells |= {cell.id: cell for cell in finish_cells(scale, request)}
+    data, commit = held_out(arguments.data, people), records.commit(None)
+    selections = [cell for cell in cells.values() if cell.kind == FINISH_SELECTION and not is_finished(cell, shared)]
+    if selections:
+        run_cells(selections, ExperimentContext(data, shared, commit), arguments.lockstep)
+    if results != shared:
+        copy_selections(shared, results, arguments.ratio)
     missing = [cell for cell in cells.values() if not is_finished(cell, results)]
     if missing:
-        context = ExperimentContext(held_out(arguments.data, people), results, records.commit(None))
-        run_cells(missing, context, arguments.lockstep)
+        run_cells(missing, ExperimentContext(data, results, commit), arguments.lockstep)
     print(table(results, arguments.network))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import pickle
+import shutil
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 
+from labelsieve.experiments import records
 from labelsieve.scoring import score_probabilities
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -217,3 +219,17 @@ def test_trials_of_incv_posterior_test_on_held_out_training_pictures(tmp_path: P
         ("incv-posterior", "temperature", 1.0),
     )
     assert trials.parse_settings("") == ()
+
+
+def test_trials_of_incv_posterior_change_the_noise_ratio_of_copied_selections(tmp_path: Path) -> None:
+    trials, results = script("benchmarks/finish_trials.py"), Path(__file__).parents[1] / "results"
+    name = "finish-selection/incv-symmetric-0.8-seed0"
+    for kind in ("json", "npz"):
+        (tmp_path / "a" / f"{name}.{kind}").parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(results / f"{name}.{kind}", tmp_path / "a" / f"{name}.{kind}")
+    trials.copy_selections(tmp_path / "a", tmp_path / "b", 0.5)
+    before, after = (records.load(tmp_path / folder, name)["results"]["transition_matrix"] for folder in "ab")
+    assert np.diag(before).mean() == pytest.approx(0.2, abs=0.02) and np.diag(after).mean() == pytest.approx(
+        0.5, abs=1e-6
+    )
+    assert np.sum(after, axis=1) == pytest.approx(np.ones(10))
