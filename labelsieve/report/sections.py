@@ -356,12 +356,12 @@ def suspects(facts: Facts, samples: Samples, *, most: int) -> Markup:
                 sample = Missing("picture omitted to keep this page small")
         cards.append(_card(facts, row, sample))
     text = "All suspects" if total == len(shown) else f"The {len(shown):,} most suspicious of {total:,} suspects"
-    text += ". The given label is struck through, the suggested label follows. "
+    text += ". The suggested label follows the given one. "
     text += "The rest is in labels.csv. " if total > len(shown) else ""
     if facts.suggested_probability is None:
         text += "Suspicion is a rank between 0 and 1, not a probability."
     else:
-        text += "Percentages are estimated probabilities."
+        text += "Labels that are probably wrong are struck through. Percentages are estimated probabilities."
     return section("suspects", title, el("p", text), _cards(samples, cards))
 
 
@@ -373,18 +373,26 @@ def _card(facts: Facts, row: int, sample: Sample) -> Markup:
     columns = facts.columns
     given, suggested = (columns.name(int(codes[row])) or "?" for codes in (columns.label, columns.suggested))
     was, now = (breakable(shorten_middle(name, MAX_CLASS_NAME)) for name in (given, suggested))
-    labels = el("del", was, cls="was"), " \u2192 ", el("strong", now, cls="now")
-    suspicion, numbers = float(columns.suspicion[row]), "suspicion unknown"
+    suspicion, numbers, ranked = float(columns.suspicion[row]), "suspicion unknown", facts.suggested_probability is None
+    likely_wrong = suspicion > 0.5 and not ranked
+    labels = el("del", was, cls="was") if likely_wrong else el("span", was), " \u2192 ", el("strong", now, cls="now")
     if suspicion == suspicion:
-        ranked = facts.suggested_probability is None
         numbers = f"suspicion {suspicion:.2f}" if ranked else f"given label {percent(suspicion)} likely wrong"
     probability = math.nan if facts.suggested_probability is None else facts.suggested_probability[row]
     numbers += f", suggestion {percent(probability)} likely right" if probability == probability else ""
     numbers += ", may fit no class" if facts.no_class[row] else ""
+    numbers += f"; your decision: {_decision(facts, row)}" if facts.log.decided[row] else ""
     id = el("p", f"id {shorten(columns.id(row), 120)}", cls="id")
     about = el("div", el("p", *labels), el("p", numbers, cls="quiet"), id, cls="about")
     said_above = isinstance(sample, Missing) and sample.all_samples
     return el("li", "" if said_above else _content(sample, given, suggested), about, cls="suspect")
+
+
+def _decision(facts: Facts, row: int) -> str:
+    choice, label, _ = facts.log.resolution(row)
+    if choice is Choice.CONFLICT:
+        return "reviewers disagree"
+    return "drop" if choice is Choice.DROP else shorten_middle(facts.columns.name(label) or "?", MAX_CLASS_NAME)
 
 
 def _content(sample: Sample, given: str, suggested: str) -> Markup:

@@ -379,3 +379,14 @@ def test_the_least_share_of_a_sample_is_the_low_end_of_its_interval(right, check
     check = GroupCheck(10**9, checked, right, right, 0.5, 0.5)
     assert check.least_right == pytest.approx(least, abs=0.002)
     assert GroupCheck(checked, checked, right, right, 0.5, 0.5).least_right == right / checked
+
+
+def test_a_suspect_shows_how_likely_its_label_is_wrong_and_the_decision(runs, tmp_path):
+    run = runs.table(tmp_path)
+    runs.write_suggestions(run, lambda place: 0.95)
+    facts = Facts.read(run)
+    likely = int(np.sum(facts.columns.suspicion[facts.suspects] > 0.5))
+    html = write_report(run).read_text(encoding="utf-8")
+    assert html.count('<del class="was">') == likely and "your decision:" not in html
+    append_decision(run / "decisions.csv", facts.columns.id(int(facts.suspects[0])), "drop")
+    assert write_report(run).read_text(encoding="utf-8").count("your decision: drop") == 1
