@@ -47,7 +47,7 @@ class Choice(IntEnum):
         return "undo" if self is Choice.UNDECIDED else self.name.lower()
 
 
-ACCEPT = "accept"  # in decisions.csv: a new label that nobody looked at, see `Resolution.unseen`
+ACCEPT = "accept"  # in decisions.csv: a suggestion that was accepted without a look, see `Resolution.unseen`
 CHOICES = {choice.word: choice for choice in Choice if choice != Choice.CONFLICT} | {ACCEPT: Choice.RELABEL}
 
 

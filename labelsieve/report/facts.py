@@ -4,8 +4,8 @@ A spot check says how far the probabilities of a run hold, and how many labels a
 samples. The samples of a run form three groups: suspects whose suggestion has at least a given probability, other
 suspects, and all other samples. Each group has a fixed random order. A person judges the first `SAMPLE_SIZE` of a
 group; the reviewed ones from the start of the order up to the first that is not are its random sample. Other decisions
-are not used: a person who starts with the most suspicious labels does not decide on a random sample, and nobody looked
-at suggestions that were accepted together.
+are not used: a person who starts with the most suspicious labels does not decide on a random sample, and suggestions
+that were accepted together were not looked at.
 """
 
 from __future__ import annotations

@@ -104,11 +104,13 @@ def _averaged(predictions: Sequence[Scores], given: IntArray, classes: int, shar
     )  # fmt: skip
 
 
-def top_classes_of(one: Scores, classes: int) -> tuple[IntArray, FloatArray, FloatArray]:
+def top_classes_of(scores: Scores, classes: int) -> tuple[IntArray, FloatArray, FloatArray]:
     """The top classes of each sample, their probabilities, and the probability of each other class."""
-    kept = one.top_classes is not None and one.top_probs is not None
-    top_classes = np.asarray(one.top_classes if kept else one.predicted[:, None], dtype=np.int64)
-    top_probs = np.clip(np.asarray(one.top_probs if kept else one.confidence[:, None], dtype=np.float64), SMALLEST, 1.0)
+    kept = scores.top_classes is not None and scores.top_probs is not None
+    top_classes = np.asarray(scores.top_classes if kept else scores.predicted[:, None], dtype=np.int64)
+    top_probs = np.clip(
+        np.asarray(scores.top_probs if kept else scores.confidence[:, None], dtype=np.float64), SMALLEST, 1.0
+    )
     rest = (1 - top_probs.sum(axis=1)) / max(classes - top_classes.shape[1], 1)
     return top_classes, top_probs, np.clip(rest, SMALLEST, top_probs[:, -1])
 

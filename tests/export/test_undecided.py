@@ -148,7 +148,7 @@ def test_a_wide_noise_estimate_demands_a_random_sample(run, tmp_path):
 
 def test_selected_samples_are_exported_without_the_undecided_suspects(run, tmp_path):
     done = export(run, what="selected", to=tmp_path / "s.csv")
-    assert f"{done.undecided} undecided suspect" in done.summary
+    assert f"{done.undecided} undecided suspects are left out" in done.summary
 
 
 @pytest.mark.parametrize(
