@@ -221,6 +221,7 @@ def measured(
         held_out=held_out,
         opinions=opinions,
         weak_opinions=weak,
+        share_mistakes=not (problem.settings.stored or problem.settings.networks),
         distinct=distinct_share(problem.groups),
     )
     if (why := problem.settings.why_unknown) is not None and model.estimate.known:

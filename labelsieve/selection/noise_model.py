@@ -22,8 +22,10 @@ labels are wrong about as often as labels and predictions disagree, the noise do
 strong noise, a ratio that is a little too high makes the classifier seem perfect: if 16 % of the predictions agree with
 labels of which 80 % are wrong (symmetric, ten classes), its accuracy is 0.64, and 0.87 if the estimate is 0.83.
 
-The interval runs from "the classifier makes the mistakes" to "all disagreement is noise". docs/theory.md derives the
-model, benchmarks/real-noise.md measures it and says what each part is worth.
+The interval runs from "the classifier makes the mistakes" to "all disagreement is noise". Two classifiers of a type
+that does not fit the data, or of labels that do not follow from the columns, agree although they are wrong. So, except
+with networks, the lower end also allows that the unexplained disagreement is their error (table-classifiers.md).
+docs/theory.md derives the model, benchmarks/real-noise.md measures it and says what each part is worth.
 """
 
 from __future__ import annotations
@@ -376,6 +378,7 @@ def fit_noise_model(
     held_out: Scores | None = None,
     opinions: TwoOpinions | None = None,
     weak_opinions: TwoOpinions | None = None,
+    share_mistakes: bool = False,
     earlier: NoiseEstimate | None = None,
     distinct: float = 1.0,
 ) -> NoiseModel:
@@ -385,9 +388,10 @@ def fit_noise_model(
     their agreement can show that labels are random. `opinions` measure the classifier's error; without them it is only
     bounded. `weak_opinions` are those of classifiers of random parts, for a weak classifier: even its surest
     predictions may be wrong, so its error is not bounded. They are wrong more often than the classifier, so the ratio
-    by their disagreement tends to be too low. `earlier` is a known estimate for the same labels: its ratio and interval
-    stay, unless the agreement contradicts them. `distinct` is the share of samples that are not copies of others:
-    copies do not make an estimate surer.
+    by their disagreement tends to be too low. `share_mistakes` says that the classifiers are own ones and not networks:
+    those of one type share mistakes, so the lower end of the interval is lower, and 0 if nothing measures the error.
+    `earlier` is a known estimate for the same labels: its ratio and interval stay, unless the agreement contradicts
+    them. `distinct` is the share of samples that are not copies of others: copies do not make an estimate surer.
     """
     n = len(given)
     agrees, confidence = scores.predicted == given, scores.confidence
@@ -401,14 +405,17 @@ def fit_noise_model(
     if least_floor > limit:  # the surest labels are wrong at most as often as all labels
         floor = least_floor = limit
     curve = Curve.of(scores, given, classes, floor)
+    low_by_surest = least_floor - SUREST_ERROR * curve.unexplained
     if opinions is not None:
         margin = _sampling_error(disagreement, n * distinct)
         upper, lower = (opinions.ratio(classes, error, INTERVAL_BINS) for error in (LEAST_ERROR, MOST_ERROR))
         low, high = lower - margin, upper + margin
+        if share_mistakes:
+            low = min(low, low_by_surest)
     elif earlier is not None:
         low, high = earlier.low, earlier.high
     else:
-        low = least_floor - SUREST_ERROR * curve.unexplained if weak_opinions is None else 0.0
+        low = 0.0 if share_mistakes else low_by_surest
         # The more noise, the more wrong labels the classifier repeats, which then count as agreement.
         high = disagreement * (1 + disagreement / 2) + _sampling_error(disagreement, n * distinct)
     share = _noise_share(curve, scores, agrees, floor, earlier, opinions)

@@ -11,7 +11,7 @@ from labelsieve import INCV, metrics, noise, theory
 from labelsieve.selection.automatic import PARTS, unseen_classes
 from labelsieve.selection.incv import drive, incv_steps
 from labelsieve.selection.settings import INCVSettings
-from labelsieve.types import REMOVED, SELECTED, Job, Scores, Trainer
+from labelsieve.types import REMOVED, SELECTED, Job, Scores, Trainer, Trust
 
 CLASSES = 4
 
@@ -193,3 +193,13 @@ def test_small_data_with_a_good_classifier_train_no_random_parts() -> None:
     given = np.asarray(noise.corrupt(truth, theory.symmetric(3, 0.2), rng))
     estimate = INCV("logistic", random_state=0, n_iterations=1).fit(x, given).history_[0]["estimate"]
     assert estimate["ratio"] == pytest.approx(np.mean(given != truth), abs=0.05)
+
+
+@pytest.mark.parametrize("samples", [1500, 150])
+def test_labels_that_do_not_follow_from_the_columns_may_all_be_right(samples: int) -> None:
+    """The label is a coin with a known probability. With 150 samples the error of a classifier cannot be measured."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(samples, 4))
+    labels = (rng.random(samples) < 1 / (1 + np.exp(-1.5 * x[:, 0]))).astype(int)
+    found = INCV("logistic", random_state=0).fit(x, labels)
+    assert found.noise_interval_ is not None and found.noise_interval_[0] == 0 and found.trust_ is Trust.ROUGH

@@ -145,6 +145,23 @@ def test_classifiers_that_share_mistakes_give_a_wide_interval_at_heavy_noise() -
     assert estimate.trust is not Trust.TRUSTWORTHY
 
 
+def test_the_interval_allows_that_labels_do_not_follow_from_the_columns() -> None:
+    """No label is wrong, but half of them are chance between two classes; classifiers predict the likelier one."""
+    rng, n = np.random.default_rng(8), 6000
+    likelier, level = rng.integers(0, CLASSES, n), np.where(rng.random(n) < 0.5, 0.98, rng.uniform(0.55, 0.75, n))
+    truth = np.where(rng.random(n) < level, likelier, (likelier + 1) % CLASSES)
+    probs = np.full((n, CLASSES), 0.0)
+    probs[np.arange(n), likelier], probs[np.arange(n), (likelier + 1) % CLASSES] = level, 1 - level
+    scores = score_probabilities(truth, probs)
+    opinions = TwoOpinions(scores, scores, truth)
+    others, networks = (
+        fit_noise_model(scores, truth, CLASSES, opinions=opinions, share_mistakes=share).estimate
+        for share in (True, False)
+    )
+    assert others.low == 0 and others.trust is Trust.ROUGH and others.ratio == networks.ratio
+    assert networks.low > 0.1
+
+
 def test_disagreement_is_the_error_in_the_mean_not_at_each_confidence() -> None:
     """Clean labels. Two classifiers share the mistakes of sure predictions and disagree too often on the others."""
     rng, n = np.random.default_rng(6), 6000
@@ -191,7 +208,7 @@ def test_opinions_of_random_samples_bound_the_noise_of_a_weak_classifier() -> No
     scores, opinions = weak(), TwoOpinions(weak(), weak(), truth)
     bounded = fit_noise_model(scores, truth, CLASSES).estimate
     assert bounded.low > 0.1  # no label is wrong
-    measured = fit_noise_model(scores, truth, CLASSES, weak_opinions=opinions).estimate
+    measured = fit_noise_model(scores, truth, CLASSES, weak_opinions=opinions, share_mistakes=True).estimate
     assert measured.low == 0 and measured.ratio < bounded.ratio - 0.1 and measured.trust is Trust.ROUGH
 
 
