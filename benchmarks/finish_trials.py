@@ -8,7 +8,8 @@ CIFAR-10; `--noise random2` and `worst` need CIFAR-10_human.pt in it: the label 
 people the wrong one if there is one. Needs a GPU: 80 epochs of eight ResNet-32 take about three minutes on an H200.
 The records in RESULTS are kept, so the same command continues or only prints the table. Settings of the views (mixup,
 strong, ...) cannot train together with others: give them in a command of their own. `--ratio 0.6` trains with a
-transition matrix of this noise ratio, from the same selections: how much does its estimate matter?
+transition matrix of this noise ratio, from the same selections: how much does its estimate matter? `--repeats 3` and
+`--iterations 8` train from selections with more splits or iterations.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from labelsieve.data.cifar import human_labels
-from labelsieve.experiments import records
+from labelsieve.experiments import records, run_cells
 from labelsieve.experiments.cells import (
     FINISH,
     FINISH_SELECTION,
@@ -33,7 +34,6 @@ from labelsieve.experiments.cells import (
 )
 from labelsieve.experiments.datasets import PictureArrays, open_cifar10
 from labelsieve.experiments.paper import PAPER, PEOPLE, POSTERIOR, Noise
-from labelsieve.experiments.run_cells import run_cells
 from labelsieve.experiments.runner import is_finished
 from labelsieve.experiments.train_cells import ExperimentContext
 from labelsieve.methods import incv_posterior
@@ -88,7 +88,8 @@ def table(results: Path, network: str) -> str:
         )
         lines.append(
             f"{cell['network']} {cell['noise']['pattern']}-{cell['noise']['ratio']:g} seed {cell['seed']} "
-            f"{cell['epochs']} epochs {settings}: {100 * found['test_accuracy']:.2f} %, {judged}, "
+            f"{cell['epochs']} epochs, {cell['iterations']} iterations, {settings}: "
+            f"{100 * found['test_accuracy']:.2f} %, {judged}, "
             f"ECE {found['after']['calibration_error']:.3f}, {learnt_of}, {record['seconds']:.0f} s"
         )
     return "\n".join(sorted(lines))
@@ -108,12 +109,18 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=PAPER.finish_batch_size)
     parser.add_argument("--rate", type=float, default=incv_posterior.RATE_AT_256, help="learning rate at 256 samples")
     parser.add_argument("--ratio", type=float, help="of the transition matrix, instead of the estimated one")
+    parser.add_argument("--repeats", type=int, default=1, help="splits per iteration of the selection")
+    parser.add_argument("--iterations", type=int, help="of the selection; default: 4")
     parser.add_argument("--lockstep", type=int, default=40, help="twice the number of networks that train at once")
     arguments = parser.parse_args()
     people = arguments.noise if arguments.noise in ("random2", "worst") else PEOPLE.pattern
     noise = PEOPLE if people == arguments.noise else Noise.parse(arguments.noise)
     scale = replace(PAPER, finish_batch_size=arguments.batch_size)
     shared = results = arguments.results / arguments.noise
+    if arguments.repeats > 1:
+        shared = results = results.with_name(f"{results.name}-repeats{arguments.repeats}")
+        one_split = run_cells.incv_settings
+        run_cells.incv_settings = lambda cell: replace(one_split(cell), repeats=arguments.repeats)
     if (arguments.batch_size, arguments.rate) != (PAPER.finish_batch_size, incv_posterior.RATE_AT_256):
         results = results.with_name(f"{results.name}-batch{arguments.batch_size}-rate{arguments.rate}")
         incv_posterior.RATE_AT_256 = arguments.rate
@@ -123,18 +130,18 @@ def main() -> None:
     for settings in arguments.settings or [""]:
         request = SweepRequest(
             seeds=parse_seeds(arguments.seeds), noises=(noise,), networks=(arguments.network,), epochs=arguments.epochs,
-            settings=parse_settings(settings),
+            iterations=arguments.iterations, settings=parse_settings(settings),
         )  # fmt: skip
         cells |= {cell.id: cell for cell in finish_cells(scale, request)}
     data, commit = held_out(arguments.data, people), records.commit(None)
     selections = [cell for cell in cells.values() if cell.kind == FINISH_SELECTION and not is_finished(cell, shared)]
     if selections:
-        run_cells(selections, ExperimentContext(data, shared, commit), arguments.lockstep)
+        run_cells.run_cells(selections, ExperimentContext(data, shared, commit), arguments.lockstep)
     if results != shared:
         copy_selections(shared, results, arguments.ratio)
     missing = [cell for cell in cells.values() if not is_finished(cell, results)]
     if missing:
-        run_cells(missing, ExperimentContext(data, results, commit), arguments.lockstep)
+        run_cells.run_cells(missing, ExperimentContext(data, results, commit), arguments.lockstep)
     print(table(results, arguments.network))
 
 

@@ -141,7 +141,7 @@ def classes(
     counts = changes.counts
     same, missing = same_spelling(counts), placeholders(counts)
     common.say(*map(str, samples.notes), *_list_classes(counts, same, missing))
-    words = [source, *settings.words()]
+    words = [source, *settings.read_options().words()]
     if to is not None:
         common.say(f"{to} has these labels: {shlex.join(['labelsieve', 'run', *words, '--labels', str(to)])}")
     elif (changes.renamed or dropped) and not (same or missing):

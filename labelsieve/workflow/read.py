@@ -35,11 +35,7 @@ def read_samples(source: str, settings: SourceSettings, *, progress: Progress = 
     table = Path(source).suffix.lower() in TABLES if is_path(source) else source.startswith("hf:")
     if ignored and not table:
         raise InputError(f"--ignore-columns is for tables, but {source} has no columns; omit it")
-    options = ReadOptions(
-        root=settings.root, label_column=settings.label_column or "label", text_column=settings.text_column,
-        id_column=settings.id_column or "id", ignore_columns=tuple(ignored), group_column=settings.group_column,
-        split=settings.split, header=tuple(settings.header_names), **more,
-    )  # fmt: skip
+    options = settings.read_options(**more)
     data = load_source(source, options, progress=progress)
     if ignored and data.kind == "pictures":
         raise InputError(f"--ignore-columns is for features, but the samples of {data.name} are pictures; omit it")

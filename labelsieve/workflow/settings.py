@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from labelsieve.csv_files import parse_names
-from labelsieve.data.read_options import option
+from labelsieve.data.read_options import ReadOptions, option
 from labelsieve.errors import InputError, Problems
 from labelsieve.execute.build_trainer import LOSSES
 from labelsieve.models.choose import NETWORKS, ModelChoice, SampleInfo, check_name
@@ -89,10 +89,13 @@ class SourceSettings:
         """The names in `header`."""
         return parse_names(self.header or "", "--header")
 
-    def words(self) -> list[str]:
-        """Return the options that differ from the default as they are typed."""
-        given = ((option(field.name), getattr(self, field.name)) for field in fields(SourceSettings))
-        return [word for name, value in given if value is not None for word in (name, str(value))]
+    def read_options(self, **more: Any) -> ReadOptions:
+        """How the source is read, with `more` options."""
+        return ReadOptions(
+            root=self.root, label_column=self.label_column or "label", text_column=self.text_column,
+            id_column=self.id_column or "id", ignore_columns=tuple(self.ignored), group_column=self.group_column,
+            split=self.split, header=tuple(self.header_names), **more,
+        )  # fmt: skip
 
     def as_in_run(self: Settings, recorded: Mapping[str, Any]) -> Settings:
         """Take the options that are not set from the settings of a run. The model of the run knows its features."""
