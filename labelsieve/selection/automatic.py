@@ -196,7 +196,7 @@ def measured(
     samples, held_out = np.concatenate(splits[0]), Scores.joined(scores)
     labels = given[samples]
     best, number = denoise(held_out, labels, classes), 1
-    opinions, weak = None, None
+    opinions = None
     usual = excess_agreement(held_out.predicted, labels, classes)
     jobs = [] if problem.settings.stored else estimate_jobs(state, problem, splits, best)
     if jobs:
@@ -213,20 +213,20 @@ def measured(
                 opinions = TwoOpinions(first, second, labels)
             elif not problem.settings.networks:  # with networks it was not measured: strong noise may make them useless
                 answers = yield random_part_jobs(problem, splits[0])
-                weak = TwoOpinions(Scores.joined(answers[::2]), Scores.joined(answers[1::2]), labels)
+                first, second = Scores.joined(answers[::2]), Scores.joined(answers[1::2])
+                opinions = TwoOpinions(first, second, labels, of_random_parts=True)
     model = fit_noise_model(
         best,
         labels,
         classes,
         held_out=held_out,
         opinions=opinions,
-        weak_opinions=weak,
         share_mistakes=not (problem.settings.stored or problem.settings.networks),
         distinct=distinct_share(problem.groups),
     )
     if (why := problem.settings.why_unknown) is not None and model.estimate.known:
         model = replace(model, estimate=without_meaning(model.estimate, why))
-    elif opinions is None and weak is None:
+    elif opinions is None:
         estimate = with_mean_posterior(model.estimate, posterior_of(best, labels, model).wrong)
         model = replace(model, estimate=estimate)
     mean = best.take(np.argsort(samples))

@@ -289,6 +289,7 @@ class TwoOpinions:
     first: Scores
     second: Scores
     given: IntArray
+    of_random_parts: bool = False  # not of selected samples
 
     def ratio(self, classes: int, error: float, bins: int) -> float:
         """The share of wrong labels if the error of the classifiers is this multiple of their disagreement."""
@@ -380,7 +381,6 @@ def fit_noise_model(
     *,
     held_out: Scores | None = None,
     opinions: TwoOpinions | None = None,
-    weak_opinions: TwoOpinions | None = None,
     share_mistakes: bool = False,
     earlier: NoiseEstimate | None = None,
     distinct: float = 1.0,
@@ -389,22 +389,23 @@ def fit_noise_model(
 
     `held_out` are scores of classifiers that saw none of the labels they score, if `scores` also come from others: only
     their agreement can show that labels are random. `opinions` measure the classifier's error; without them it is only
-    bounded. `weak_opinions` are those of classifiers of random parts, for a weak classifier: even its surest
-    predictions may be wrong, so its error is not bounded. They are wrong more often than the classifier, so the ratio
-    by their disagreement tends to be too low. `share_mistakes` says that the classifiers are own ones and not networks:
-    those of one type share mistakes, so the lower end of the interval is lower, and 0 if nothing measures the error.
-    `earlier` is a known estimate for the same labels: its ratio and interval stay, unless the agreement contradicts
-    them. `distinct` is the share of samples that are not copies of others: copies do not make an estimate surer.
+    bounded. Those of random parts are for a weak classifier: even its surest predictions may be wrong, so its error is
+    not bounded. They are wrong more often than the classifier, so the ratio by their disagreement tends to be too low.
+    `share_mistakes` says that the classifiers are own ones and not networks: those of one type share mistakes, so the
+    lower end of the interval is lower, and 0 if nothing measures the error. `earlier` is a known estimate for the same
+    labels: its ratio and interval stay, unless the agreement contradicts them. `distinct` is the share of samples that
+    are not copies of others: copies do not make an estimate surer.
     """
     n = len(given)
+    weak, opinions = (opinions, None) if opinions is not None and opinions.of_random_parts else (None, opinions)
     agrees, confidence = scores.predicted == given, scores.confidence
     disagreement = 1 - float(agrees.mean())
     surest = surest_rows(confidence)
     floor = floor_of(scores, given, surest)
     least_floor = floor - _sampling_error(floor, len(surest) * distinct)
     limit = 1.0 if earlier is None else earlier.surest_limit
-    if weak_opinions is not None:
-        limit = weak_opinions.ratio(classes, 1.0, RATIO_BINS)
+    if weak is not None:
+        limit = weak.ratio(classes, 1.0, RATIO_BINS)
     if least_floor > limit:  # the surest labels are wrong at most as often as all labels
         floor = least_floor = limit
     curve = Curve.of(scores, given, classes, floor)
@@ -421,7 +422,7 @@ def fit_noise_model(
         # The more noise, the more wrong labels the classifier repeats, which then count as agreement.
         high = disagreement * (1 + disagreement / 2) + _sampling_error(disagreement, n * distinct)
     share = _noise_share(curve, scores, agrees, floor, earlier, opinions)
-    if weak_opinions is not None:
+    if weak is not None:
         # The ratio by the rule is too high for weak classifiers, and `limit` is too low for small data sets.
         by_rule = curve.ratio(share)
         share = curve.share_for(min(by_rule, (limit + by_rule) / 2))

@@ -205,10 +205,10 @@ def test_opinions_of_random_samples_bound_the_noise_of_a_weak_classifier() -> No
         probs[np.arange(len(truth)), predicted] = 0.6 + 0.2 * rng.random(len(truth))
         return score_probabilities(truth, probs / probs.sum(axis=1, keepdims=True))
 
-    scores, opinions = weak(), TwoOpinions(weak(), weak(), truth)
+    scores, opinions = weak(), TwoOpinions(weak(), weak(), truth, of_random_parts=True)
     bounded = fit_noise_model(scores, truth, CLASSES).estimate
     assert bounded.low > 0.1  # no label is wrong
-    measured = fit_noise_model(scores, truth, CLASSES, weak_opinions=opinions, share_mistakes=True).estimate
+    measured = fit_noise_model(scores, truth, CLASSES, opinions=opinions, share_mistakes=True).estimate
     assert measured.low == 0 and measured.ratio < bounded.ratio - 0.1 and measured.trust is Trust.ROUGH
 
 
