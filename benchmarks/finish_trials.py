@@ -117,7 +117,7 @@ def main() -> None:
     noise = PEOPLE if people == arguments.noise else Noise.parse(arguments.noise)
     scale = replace(PAPER, finish_batch_size=arguments.batch_size)
     shared = results = arguments.results / arguments.noise
-    if arguments.repeats > 1:
+    if arguments.repeats != 1:
         shared = results = results.with_name(f"{results.name}-repeats{arguments.repeats}")
         one_split = run_cells.incv_settings
         run_cells.incv_settings = lambda cell: replace(one_split(cell), repeats=arguments.repeats)

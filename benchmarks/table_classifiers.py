@@ -79,8 +79,8 @@ the other tables; 57 and 26 runs were `fair`, and 68 and 35 % of these intervals
 Now the lower end also allows that the disagreement of the less sure predictions is the error of the classifier
 (`SUREST_ERROR` of the noise model), and it is 0 if the table is too small to measure the error. This rule, and the 150
 surest labels that it uses, were chosen among nine rules on the first tables and on those of own-training.md. With 150
-instead of 40 labels, 48 instead of 43 of these 276 runs are `fair`, and the same intervals contain the ratio, also on
-the other tables.
+instead of 40 labels, 48 instead of 43 of the 276 runs of these trials are `fair`, and as many intervals contain the
+ratio, also on the other tables.
 """
 
 
@@ -165,7 +165,7 @@ def measure(case: Case, pattern: str, ratio: float, seed: int) -> Iterator[Outco
         began = time.process_time()
         model = INCV(classifier, random_state=seed).fit(case.x, given)
         known = model.trust_ is not Trust.UNKNOWN
-        low, high = model.noise_interval_ or (0.0, 1.0)
+        low, high = model.noise_interval_
         yield Outcome(
             case.name, wide, classifier, ratio,
             agreement(model.selected_, ~wrong), agreement(model.suspicion_ > 0.5, wrong),

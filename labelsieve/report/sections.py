@@ -227,8 +227,10 @@ def accept_many(facts: Facts, run: str) -> Markup | None:
     counts = [(p, probability[probability >= p]) for p in CONFIDENCES]
 
     def expected(number: float) -> str:
-        least = f", at least {facts.least_wrong(number):,.0f}" if facts.rough_noise else ""
-        return f"about {number:,.0f}{least}"
+        if facts.rough_noise is None:
+            return f"about {number:,.0f}"
+        least = round(facts.least_wrong(number))
+        return f"about {number:,.0f}, {f'at least {least:,}' if least else 'perhaps none'}"
 
     cells: list[list[object]] = [
         [f"at least {percent(p)}", count(len(found)), expected(found.sum())] for p, found in counts if len(found)

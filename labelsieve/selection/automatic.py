@@ -221,7 +221,7 @@ def measured(
         classes,
         held_out=held_out,
         opinions=opinions,
-        share_mistakes=not (problem.settings.stored or problem.settings.networks),
+        own_classifiers=not (problem.settings.stored or problem.settings.networks),
         distinct=distinct_share(problem.groups),
     )
     if (why := problem.settings.why_unknown) is not None and model.estimate.known:

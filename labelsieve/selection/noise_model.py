@@ -24,8 +24,9 @@ labels of which 80 % are wrong (symmetric, ten classes), its accuracy is 0.64, a
 
 The interval runs from "the classifier makes the mistakes" to "all disagreement is noise". Two classifiers of a type
 that does not fit the data, or of labels that do not follow from the columns, agree although they are wrong. So, except
-with networks, the lower end also allows that the unexplained disagreement is their error (table-classifiers.md).
-docs/theory.md derives the model, benchmarks/real-noise.md measures it and says what each part is worth.
+with networks, the lower end also allows that the classifier causes the unexplained disagreement, and that some of its
+surest predictions are wrong (benchmarks/table-classifiers.md). docs/theory.md derives the model,
+benchmarks/real-noise.md measures it and says what each part is worth.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ BLOCK_CELLS = 100_000  # samples x classes that are expanded at a time: they sta
 PSEUDO_COUNTS = 2.0
 CONFIDENCE_BINS, BIN_SAMPLES = 25, 60  # bins of equal size in which agreement is counted: at most, samples per bin
 SUREST_SHARE, SUREST_SAMPLES = 0.1, 40  # samples that measure the floor: the share, and the least number
-# For the lower end of the interval with own classifiers: among 40 labels chance decides. With 150, 48 instead of 43 of
-# 276 runs are `fair`, and as many intervals contain the ratio (table-classifiers.md).
+# For the lower end of the interval with own classifiers: among 40 labels, chance decides. With 150, 48 instead of 43 of
+# 276 runs are `fair`, and as many intervals contain the ratio (benchmarks/table-classifiers.md).
 MORE_SUREST_SAMPLES = 150
 TRANSITION_SHARE = 0.3  # of each predicted class, the surest: their labels are counted for the transition matrix
 EVEN_SHARE = 0.5  # `noise_share` if nothing is known: half of the unexplained disagreement
@@ -75,8 +76,8 @@ LEAST_ERROR, MOST_ERROR = 0.4, 2.4
 # (30 instead of 37 of 134 when it was chosen).
 RATIO_BINS, INTERVAL_BINS = 1, 10
 # Classifiers of the selected samples are used only if their agreement with held-out labels, above chance, is at least
-# this part of that of the classifiers of all samples. Without this limit the interval covers 83 instead of 94 % of 154
-# runs (benchmarks/own-training.md), and few selected samples of CIFAR-10 with 80 % noise gave narrow, wrong intervals.
+# this part of that of the classifiers of all samples. Without this limit the ratio is off by 0.069 instead of 0.054
+# (benchmarks/own-training.md), and few selected samples of CIFAR-10 with 80 % noise gave narrow, wrong intervals.
 COMPARABLE_AGREEMENT = 0.75
 # Smallest singular value of T below which predictions are not denoised, because that would amplify chance. Without
 # it, F1 is 0.778 instead of 0.781 with 70 % class-dependent noise.
@@ -381,7 +382,7 @@ def fit_noise_model(
     *,
     held_out: Scores | None = None,
     opinions: TwoOpinions | None = None,
-    share_mistakes: bool = False,
+    own_classifiers: bool = False,
     earlier: NoiseEstimate | None = None,
     distinct: float = 1.0,
 ) -> NoiseModel:
@@ -391,10 +392,10 @@ def fit_noise_model(
     their agreement can show that labels are random. `opinions` measure the classifier's error; without them it is only
     bounded. Those of random parts are for a weak classifier: even its surest predictions may be wrong, so its error is
     not bounded. They are wrong more often than the classifier, so the ratio by their disagreement tends to be too low.
-    `share_mistakes` says that the classifiers are own ones and not networks: those of one type share mistakes, so the
-    lower end of the interval is lower, and 0 if nothing measures the error. `earlier` is a known estimate for the same
-    labels: its ratio and interval stay, unless the agreement contradicts them. `distinct` is the share of samples that
-    are not copies of others: copies do not make an estimate surer.
+    `own_classifiers` says that labelsieve trained the classifiers, and that they are not networks: those of one type
+    share mistakes, so the lower end of the interval is lower, and 0 if nothing measures the error. `earlier` is a known
+    estimate for the same labels: its ratio and interval stay, unless the agreement contradicts them. `distinct` is the
+    share of samples that are not copies of others: copies do not make an estimate surer.
     """
     n = len(given)
     weak, opinions = (opinions, None) if opinions is not None and opinions.of_random_parts else (None, opinions)
@@ -413,12 +414,16 @@ def fit_noise_model(
         margin = _sampling_error(disagreement, n * distinct)
         upper, lower = (opinions.ratio(classes, error, INTERVAL_BINS) for error in (LEAST_ERROR, MOST_ERROR))
         low, high = lower - margin, upper + margin
-        if share_mistakes:
+        if own_classifiers:
             low = min(low, _low_by_surest(scores, given, classes, MORE_SUREST_SAMPLES, distinct))
     elif earlier is not None:
         low, high = earlier.low, earlier.high
     else:
-        low = 0.0 if share_mistakes else _low_by_surest(scores, given, classes, SUREST_SAMPLES, distinct)
+        low = (
+            0.0
+            if own_classifiers or weak is not None
+            else _low_by_surest(scores, given, classes, SUREST_SAMPLES, distinct)
+        )
         # The more noise, the more wrong labels the classifier repeats, which then count as agreement.
         high = disagreement * (1 + disagreement / 2) + _sampling_error(disagreement, n * distinct)
     share = _noise_share(curve, scores, agrees, floor, earlier, opinions)
@@ -442,7 +447,10 @@ def fit_noise_model(
 
 
 def _low_by_surest(scores: Scores, given: IntArray, classes: int, samples: int, distinct: float) -> float:
-    """The share of wrong labels if all disagreement of less sure predictions is the error of the classifier."""
+    """A lower bound of the noise ratio, perhaps negative: the surest labels, less chance and mistakes among them.
+
+    The mistakes are bounded by the disagreement of the less sure predictions, as if all of it were the classifier's.
+    """
     surest = surest_rows(scores.confidence, samples)
     floor = floor_of(scores, given, surest)
     error = SUREST_ERROR * Curve.of(scores, given, classes, floor).unexplained

@@ -40,7 +40,8 @@ class INCVSettings:
     """"auto" estimates the noise from the data; "paper" follows the authors' code."""
 
     networks: bool = True
-    """Whether networks are trained. A note then says which epoch selects; random parts are not trained on."""
+    """Whether networks are trained. A note then says which epoch selects; random parts are not trained on, and the
+    interval of the noise ratio does not allow for mistakes that the classifiers share."""
 
     stored: bool = False
     """Whether the scores are stored predictions (stored.py). Then no further training can measure the noise."""

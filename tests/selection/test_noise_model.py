@@ -127,7 +127,7 @@ def test_counting_helpers():
     assert 1 - np.diagonal(scaled).mean() == pytest.approx(0.3)
 
 
-def test_classifiers_that_share_mistakes_give_a_wide_interval_at_heavy_noise() -> None:
+def test_classifiers_that_own_classifiers_give_a_wide_interval_at_heavy_noise() -> None:
     """Two classifiers of selected samples that are wrong 1.6 times as often as they disagree."""
     rng, n = np.random.default_rng(3), 20_000
     truth = rng.integers(0, CLASSES, n)
@@ -155,11 +155,27 @@ def test_the_interval_allows_that_labels_do_not_follow_from_the_columns() -> Non
     scores = score_probabilities(truth, probs)
     opinions = TwoOpinions(scores, scores, truth)
     others, networks = (
-        fit_noise_model(scores, truth, CLASSES, opinions=opinions, share_mistakes=share).estimate
+        fit_noise_model(scores, truth, CLASSES, opinions=opinions, own_classifiers=share).estimate
         for share in (True, False)
     )
     assert others.low == 0 and others.trust is Trust.ROUGH and others.ratio == networks.ratio
     assert networks.low > 0.1
+
+
+@pytest.mark.parametrize("samples", [300, 6000])
+def test_a_good_classifier_bounds_the_noise_from_below(samples: int) -> None:
+    """Also in small data: among the 40 surest labels alone, chance would decide."""
+    lows = []
+    for seed in range(10):
+        truth, given, probs, rng = case(n=samples, ratio=0.25, error=0.02, seed=seed)
+        halves = [score_probabilities(given, predictions(truth, 0.02, rng)) for _ in range(2)]
+        scores = denoise(score_probabilities(given, probs), given, CLASSES)
+        opinions = TwoOpinions(*halves, given)
+        estimate = fit_noise_model(scores, given, CLASSES, opinions=opinions, own_classifiers=True).estimate
+        copied = fit_noise_model(scores, given, CLASSES, opinions=opinions, own_classifiers=True, distinct=0.2).estimate
+        assert copied.low < estimate.low <= np.mean(given != truth) <= estimate.high
+        lows.append(estimate.low)
+    assert np.mean(lows) > 0.1
 
 
 def test_disagreement_is_the_error_in_the_mean_not_at_each_confidence() -> None:
@@ -208,7 +224,7 @@ def test_opinions_of_random_samples_bound_the_noise_of_a_weak_classifier() -> No
     scores, opinions = weak(), TwoOpinions(weak(), weak(), truth, of_random_parts=True)
     bounded = fit_noise_model(scores, truth, CLASSES).estimate
     assert bounded.low > 0.1  # no label is wrong
-    measured = fit_noise_model(scores, truth, CLASSES, opinions=opinions, share_mistakes=True).estimate
+    measured = fit_noise_model(scores, truth, CLASSES, opinions=opinions).estimate
     assert measured.low == 0 and measured.ratio < bounded.ratio - 0.1 and measured.trust is Trust.ROUGH
 
 

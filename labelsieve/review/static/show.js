@@ -241,7 +241,7 @@ const Show = (() => {
   function check(answer) {
     const count = (n) => Math.round(n).toLocaleString("en"), many = answer.acceptable, group = answer.groups.suggested;
     const range = count(answer.least_right) !== count(answer.expected_right); // the noise estimate is rough
-    const expected = `About ${count(answer.expected_right)}${range ? ` (at least ${count(answer.least_right)})` : ""}`;
+    const expected = `About ${count(answer.expected_right)}${range ? ` (${Math.round(answer.least_right) ? `at least ${count(answer.least_right)}` : "perhaps none"})` : ""}`;
     $("bulk-expected").textContent = `${count(many)} undecided suspect${many === 1 ? "" : "s"} would get the suggested label. ${expected} of these changes are expected to be right.`;
     const left = group.sample - group.checked, right = group.right_suggestions;
     $("bulk-checked").textContent = left > 0
