@@ -49,12 +49,13 @@ PAGE = """\
 # Noise estimate of a selection that trains its own classifiers
 
 `.venv/bin/python benchmarks/own_training.py --tables --texts FILE.csv` and `--cifar DIR --people FILE.npz`; the rows
-name the model and the device. One iteration of INCV without any hint about the noise. The rows of ResNet-32 are
-older than the rounds of denoising (`DENOISE_ROUNDS` of the noise model). *Wrong*: true noise ratio. *Estimate*: estimated noise ratio with its 95 % interval. *Plain rule*: F1 if every label is flagged that
-is not predicted. *Error / disagreement*: how often the two classifiers that measure the error are really wrong, as a
-multiple of how often they disagree. The constant `MOST_ERROR` of the noise model follows from it. *LP / LR*: label
-precision and recall of the selection. In the rows of CIFAR-10 with networks, which are older, the labels that are
-predicted were selected; now labels that are more likely right than wrong are selected as well.
+name the model and the device. One iteration of INCV without any hint about the noise. The rows of ResNet-32 are older
+than the rounds of denoising (`DENOISE_ROUNDS` of the noise model). *Wrong*: true noise ratio. *Estimate*: estimated
+noise ratio with its 95 % interval. *Plain rule*: F1 if every label is flagged that is not predicted. *Error /
+disagreement*: how often the two classifiers that measure the error are really wrong, as a multiple of how often they
+disagree. The constant `MOST_ERROR` of the noise model follows from it. *LP / LR*: label precision and recall of the
+selection. In the rows of CIFAR-10 with networks, which are older, the labels that are predicted were selected; now
+labels that are more likely right than wrong are selected as well.
 
 {summary}
 
