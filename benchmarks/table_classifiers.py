@@ -81,6 +81,9 @@ Now the lower end also allows that the disagreement of the less sure predictions
 surest labels that it uses, were chosen among nine rules on the first tables and on those of own-training.md. With 150
 instead of 40 labels, 48 instead of 43 of the 276 runs of these trials are `fair`, and as many intervals contain the
 ratio, also on the other tables.
+
+On the other tables, the interval now contains the ratio in 97 % of the runs with a forest (the default for tables),
+trees and boosting, in 90 % with logistic regression and in 79 % with an SVM, whose surest predictions are often wrong.
 """
 
 
