@@ -23,9 +23,8 @@ from labelsieve.report.facts import DEFAULT_CONFIDENCE, SAMPLE_SIZE, WHY_UNKNOWN
 from labelsieve.types import SELECTED, BoolArray
 
 # Suggestions are refused if, by the low end of the noise estimate, fewer than this share of them is right. In
-# benchmarks/exports.md this refuses the harmful exports of photos and annotated tables, and helpful ones whose noise
-# estimate has a wide interval. An exception for suggestions above 0.9 let 18 of them through on unspoilt photos, of
-# which at most 4 were right.
+# benchmarks/exports.md this refuses all harmful exports, and helpful ones whose noise estimate has a wide interval. An
+# exception for suggestions above 0.9 let 18 of them through on unspoilt photos, of which at most 4 were right.
 LEAST_RIGHT = 0.2
 UNDECIDED_SUSPECT, APPLIED_SUGGESTION, CONFLICT = "suspect", "suggested", "conflict"  # cells of STATUS_COLUMN
 STATUS_MEANING = "undecided suspects, applied suggestions and conflicts of reviewers"
@@ -157,9 +156,11 @@ class Outcome:
         if self.right.least >= LEAST_RIGHT * applied:
             return ""
         which = f"{SAMPLE_SIZE} random ones" if applied > SAMPLE_SIZE else "them"
+        least = round(self.right.least)
+        few = f"only {least:,}" if least else "none"
         return (
-            f"--apply suggested: perhaps only {self.right.least:,.0f} of {applied:,} suggestions are right, by the "
-            f"noise estimate; review {which} first (labelsieve review {run}, key a)"
+            f"--apply suggested: perhaps {few} of {applied:,} suggestions are right, by the noise estimate; review "
+            f"{which} first (labelsieve review {run}, key a)"
         )
 
 
