@@ -91,6 +91,8 @@ def headline(facts: Facts) -> str:
         return f"{counted(found, 'label')} of {total:,} may be wrong." if found else "No label looks wrong."
     if facts.rough_noise is not None:
         low, high = (percent(end, 0) for end in facts.rough_noise)
+        if low == percent(0.0, 0):
+            return f"Up to {high} of the labels may be wrong."
         return f"Between {low} and {high} of the labels look wrong."
     if ratio < CLEAN_RATIO:
         return "Almost all labels look correct." if found else "These labels look clean."

@@ -525,7 +525,9 @@ def describe(
         trust, text = Trust.FAIR, f"the classifier seems to be wrong on {share} of the samples"
     else:
         trust = Trust.ROUGH
-        text = "errors of the classifier look like wrong labels, so the ratio can be far off; read the interval"
+        text = (
+            "mistakes of the classifier and chance look like wrong labels, so the ratio is uncertain; use the interval"
+        )
     return NoiseEstimate(ratio, low, high, trust, why_unknown, f"{trust}: {text}", error)
 
 

@@ -62,6 +62,9 @@ def test_a_rough_estimate_is_shown_as_an_interval(runs, tmp_path):
     rough = html(trust="rough", low=0.05, high=0.4)
     assert "<h1>Between 5\u202f% and 40\u202f% of the labels look wrong.</h1>" in rough
     assert f'<td class="n">about {right:.0f}, at least {right / 5:.0f}</td>' in rough
+    from_none = html(low=0.0)
+    assert "<h1>Up to 40\u202f% of the labels may be wrong.</h1>" in from_none
+    assert f'<td class="n">about {right:.0f}, perhaps none</td>' in from_none
     assert "<h1>About" in html(low=None, high=None)  # an earlier version had no interval
 
 
