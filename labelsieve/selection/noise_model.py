@@ -419,11 +419,8 @@ def fit_noise_model(
     elif earlier is not None:
         low, high = earlier.low, earlier.high
     else:
-        low = (
-            0.0
-            if own_classifiers or weak is not None
-            else _low_by_surest(scores, given, classes, SUREST_SAMPLES, distinct)
-        )
+        bounded = weak is None and not own_classifiers
+        low = _low_by_surest(scores, given, classes, SUREST_SAMPLES, distinct) if bounded else 0.0
         # The more noise, the more wrong labels the classifier repeats, which then count as agreement.
         high = disagreement * (1 + disagreement / 2) + _sampling_error(disagreement, n * distinct)
     share = _noise_share(curve, scores, agrees, floor, earlier, opinions)
