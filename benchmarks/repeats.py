@@ -48,8 +48,8 @@ to the first column.
 
 {networks}
 
-With 80 % wrong labels, three splits per iteration help a network much: the predictions of one split are weak, and the
-mean of three is less so. At the other noises they hardly matter.
+Three splits per iteration help a network at the two hardest noises: with 80 % wrong labels the AUROC is 0.013 higher, and
+with pair noise 0.005. With 20 and 70 % it is the same.
 
 ## Loss of a network (`--loss`), digits, two layers of 128, 30 epochs
 
