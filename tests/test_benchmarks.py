@@ -136,7 +136,14 @@ def test_speed_of_inception(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
 SMALL: dict[str, dict[str, object]] = {
     "calibration": {"SETTINGS": (("symmetric", 0.0), ("symmetric", 0.3)), "MODELS": ("SVM",), "DATASETS": ("wine",)},
     "detection": {"RATIOS": (0.2, 0.5), "DATASETS": ("wine",)},
-    "repeats": {"NOISE": (("pair", 0.2),), "MODELS": ("SVM",), "REPEATS": (1, 2), "DATA": ("digits",)},
+    "repeats": {
+        "NOISE": (("pair", 0.2),),
+        "NETWORK_NOISE": (("pair", 0.2),),
+        "NETWORK_SEEDS": 1,
+        "MODELS": ("SVM",),
+        "REPEATS": (1, 2),
+        "DATA": ("digits",),
+    },
 }
 
 
