@@ -69,7 +69,7 @@ UNPREDICTABLE = """\
 trust `fair` or `trustworthy`, and how many of their intervals contain the ratio. Runs with the trust `unknown`, which
 have no ratio, do not count here.
 
-In many of these tables, a part of the labels does not follow from the columns (which brand somebody bought, who votes),
+In many of these tables, a part of the labels does not follow from the columns (the brand that is bought, or who votes),
 and the noise estimate cannot tell it from wrong labels. Before commit 95181d7, the lower end of the interval was the
 ratio if the classifier is wrong 2.4 times as often as two classifiers of selected samples disagree. With labels that do
 not follow from the columns, such classifiers agree although they are wrong. In trials without a command (one iteration;
