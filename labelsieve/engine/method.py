@@ -97,6 +97,7 @@ class Recipe:
     schedule: Callable[[int, int], Schedule]  # of the numbers of epochs and of samples per batch
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the method, instead of its defaults
     of_network: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # more settings, by name of the network
+    network: str = "auto"  # for small pictures, if the user chose none
 
     def settings_for(self, network: str) -> dict[str, Any]:
         return {**self.settings, **self.of_network.get(network, {})}

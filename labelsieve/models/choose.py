@@ -95,11 +95,15 @@ class SampleInfo:
     numbers: int | None = None  # columns of the rows before those of texts, if a table has both
 
     @property
-    def many_small_pictures(self) -> bool:
+    def small_pictures(self) -> bool:
         """Whether these are pictures like those of CIFAR-10, with which FAST and incv-posterior were measured."""
-        if self.kind != "pictures" or self.count < FAST_MIN_SAMPLES:
+        if self.kind != "pictures":
             return False
         return FAST_SIDES[0] <= min(self.shape[1:]) and max(self.shape[1:]) <= FAST_SIDES[1]
+
+    @property
+    def many_small_pictures(self) -> bool:
+        return self.small_pictures and self.count >= FAST_MIN_SAMPLES
 
     @classmethod
     def of(cls, data: LabelledData, *, crop: int | None = None) -> SampleInfo:

@@ -197,10 +197,11 @@ def _plan_network(
     n = request.samples or len(data)
     rows = _as_numbers(data)
     reader = SampleReader(rows.kind, SampleInfo.of(rows, crop=request.crop).shape)
-    network, factory = network_for(settings.network, reader, len(data.classes), device.type)
     sizes = TrainingSizes.choose(
         settings, n, pictures=data.kind == "pictures", device_type=device.type, paper=settings.protocol == "paper"
     )
+    wanted = sizes.network(settings.network, reader.info)
+    network, factory = network_for(wanted, reader, len(data.classes), device.type)
     method = settings.create_method(sizes.method_settings(network.name))
     workload = Workload(
         n, passes if choice.kind is ModelKind.NETWORK else 0, choice.epochs(settings.epochs),

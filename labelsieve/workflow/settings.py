@@ -285,7 +285,8 @@ class TrainSettings:
         several settings.
     network
         Network to train: mlp, small-cnn, resnet20, resnet32, resnet44, resnet56, resnet110, resnet110-preactivation,
-        preact-resnet18, inception-resnet-v2, package.module:Name, or auto (chosen based on the samples and the device).
+        preact-resnet18, inception-resnet-v2, package.module:Name, or auto (chosen based on the samples, the device and
+        the method).
     train_epochs
         Number of epochs of the network that is trained after the selection. Default: 200 on a GPU; 20 to 60 on a CPU,
         depending on the number of samples.

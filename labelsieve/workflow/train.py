@@ -59,12 +59,18 @@ class TrainingSizes:
         from labelsieve.methods import METHODS
 
         full_length = pictures and (paper or device_type == "cuda")
-        recipe = METHODS.get(settings.method, Method).recipe if full_length else None
+        recipe = METHODS.get(settings.method, Method).recipe if pictures and device_type == "cuda" else None
         paper_batch = max(2, min(recipe.batch_size if recipe else PAPER_BATCH_SIZE, samples))
         batch_size = settings.batch_size or (paper_batch if paper or recipe else auto_batch_size(samples))
         paper_epochs = recipe.epochs if recipe else PAPER_EPOCHS
         automatic = paper_epochs if device_type == "cuda" else auto_epochs(samples, batch_size, pictures=pictures)
         return cls(batch_size, settings.train_epochs or automatic, full_length, recipe)
+
+    def network(self, wanted: str, samples: SampleInfo) -> str:
+        """Return the network that the recipe names for small pictures, unless the user chose one."""
+        if self.recipe is None or wanted != "auto" or not samples.small_pictures:
+            return wanted
+        return self.recipe.network
 
     def method_settings(self, network: str) -> dict[str, Any]:
         """Return the settings of the recipe for a network, which --set overrides."""
@@ -98,11 +104,12 @@ def train_network(run: RunFolder, data: LabelledData, settings: TrainSettings, p
     data = data.features()
     check_augment(data, settings.augment)
     device = choose_device(settings.device)
-    choice, factory = network_for(settings.network, reader, len(data.classes), device.type)
     selected_with = run.stage_settings("select")
     paper = selected_with.get("protocol") == "paper"
     pictures = data.kind == "pictures"
     sizes = TrainingSizes.choose(settings, len(data), pictures=pictures, device_type=device.type, paper=paper)
+    network = sizes.network(settings.network, reader.info)
+    choice, factory = network_for(network, reader, len(data.classes), device.type)
     schedule = sizes.schedule()
     selection = read_selection(run, data)
     defaults = paper_warmup(selection, settings, sizes.epochs, selected_with) if paper else {}
@@ -174,13 +181,17 @@ def check_training(run: RunFolder, data: LabelledData, settings: RunSettings) ->
     from labelsieve.engine.device import choose_device  # imports torch
 
     device = choose_device(settings.device)
-    method = check_method(data, settings, device, paper=settings.protocol == "paper")
+    paper = settings.protocol == "paper"
+    method = check_method(data, settings, device, paper=paper)
     if method is None:
         return
     if data.kind == "text" and settings.network == "auto":  # learning the features of texts takes long
         return
     reader = SampleReader.learn(data) if data.kind == "text" else SampleReader(data.kind, SampleInfo.of(data).shape)
-    _, factory = network_for(settings.network, reader, len(data.classes), device.type)
+    pictures = data.kind == "pictures"
+    sizes = TrainingSizes.choose(settings, len(data), pictures=pictures, device_type=device.type, paper=paper)
+    network = sizes.network(settings.network, reader.info)
+    _, factory = network_for(network, reader, len(data.classes), device.type)
     check_disk(run.path, factory, networks=method.networks)
 
 

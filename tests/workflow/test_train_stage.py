@@ -14,6 +14,7 @@ from labelsieve.cli.app import run
 from labelsieve.errors import FailedError
 from labelsieve.experiments.paper import PAPER
 from labelsieve.methods.incv_coteaching import authors_warmup, auto_warmup
+from labelsieve.models.choose import SampleInfo
 from labelsieve.runfolder import RunFolder
 from labelsieve.types import LabelledData
 from labelsieve.workflow.select import check_disk
@@ -45,6 +46,24 @@ def test_a_recipe_changes_settings_of_its_method_on_a_gpu(device: str, strong: b
     off = TrainSettings(method="incv-posterior", set=("strong=false",))
     assert "unmixed" not in sizes.method_settings("preact-resnet18")
     assert off.create_method(sizes.method_settings("preact-resnet18")).settings()["strong"] is False
+
+
+@pytest.mark.parametrize(
+    ("method", "side", "device", "wanted", "network"),
+    [
+        ("incv-posterior", 32, "cuda", "auto", "preact-resnet18"),
+        ("incv-posterior", 32, "cuda", "resnet32", "resnet32"),
+        ("incv-posterior", 32, "cpu", "auto", "auto"),
+        ("incv-posterior", 128, "cuda", "auto", "auto"),
+        ("incv-coteaching", 32, "cuda", "auto", "auto"),
+    ],
+)
+def test_a_recipe_names_the_network_of_small_pictures(
+    method: str, side: int, device: str, wanted: str, network: str
+) -> None:
+    settings = TrainSettings(method=method, network=wanted)
+    sizes = TrainingSizes.choose(settings, 5_000, pictures=True, device_type=device, paper=False)
+    assert sizes.network(wanted, SampleInfo("pictures", 5_000, (3, side, side))) == network
 
 
 def test_the_authors_choices_are_made_where_they_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
