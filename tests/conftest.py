@@ -104,8 +104,9 @@ def short_measurement(monkeypatch):
     """A plan times the network for 0.2 seconds instead of 5."""
     from labelsieve.workflow import plan
 
-    measure = plan.measure
+    measure, trial_samples = plan.measure, plan.trial_samples
     monkeypatch.setattr(plan, "measure", lambda *args, **options: measure(*args, **{**options, "seconds": 0.2}))
+    monkeypatch.setattr(plan, "trial_samples", lambda factory, store, _: trial_samples(factory, store, 0.2))
 
 
 @pytest.fixture(scope="session")

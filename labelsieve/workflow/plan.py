@@ -30,6 +30,7 @@ from labelsieve.engine import OutOfTime, Plan, Schedule, Store, train
 from labelsieve.engine.bundle import Bundle, Factory, initial_state
 from labelsieve.engine.device import choose_device
 from labelsieve.engine.evaluate import probabilities
+from labelsieve.engine.method import Method
 from labelsieve.engine.picture_stores import free_memory, picture_store
 from labelsieve.execute.build_trainer import TrainerOptions, build_trainer
 from labelsieve.models.choose import ModelChoice, ModelKind, SampleInfo, named_classifier
@@ -39,7 +40,7 @@ from labelsieve.types import Job, LabelledData
 from labelsieve.workflow.model_file import SampleReader, network_for
 from labelsieve.workflow.select import choose_model
 from labelsieve.workflow.settings import CLASSIFIER, PlanRequest, RunSettings
-from labelsieve.workflow.train import TrainingSizes, choose_classifier
+from labelsieve.workflow.train import TrainingSizes, choose_classifier, rehearsal_plan
 
 # Host memory per sample without its id: the peak of a selection in benchmarks/growth.md.
 HOST_BYTES = 420
@@ -194,7 +195,7 @@ def _plan_network(
 ) -> dict[str, Any]:
     """Measure and plan the robust training of a network, and the selection if a network selects."""
     device = choose_device(settings.device)
-    n = request.samples or len(data)
+    n, selects = request.samples or len(data), choice.kind is ModelKind.NETWORK
     rows = _as_numbers(data)
     reader = SampleReader(rows.kind, SampleInfo.of(rows, crop=request.crop).shape)
     sizes = TrainingSizes.choose(
@@ -204,16 +205,19 @@ def _plan_network(
     network, factory = network_for(wanted, reader, len(data.classes), device.type)
     method = settings.create_method(sizes.method_settings(network.name))
     workload = Workload(
-        n, passes if choice.kind is ModelKind.NETWORK else 0, choice.epochs(settings.epochs),
+        n, passes if selects else 0, choice.epochs(settings.epochs),
         method.epochs(sizes.epochs), method.networks, request.gpus, networks_at_once(settings.incv_settings()),
     )  # fmt: skip
     most = max(sizes.batch_size, SELECTION_BATCH_SIZE)
     some = take_evenly(rows, 4 * most if device.type == "cpu" else 16 * most)
     store, read, sample_bytes = _small_store(some, device, crop=request.crop)
-    alike = workload.selection_passes == 0 or (choice.name, SELECTION_BATCH_SIZE) == (network.name, sizes.batch_size)
-    seconds = request.seconds if alike else request.seconds / 2
-    found = selecting = measure(some, factory, store, batch_size=sizes.batch_size, seconds=seconds)
-    if not alike:
+    seconds = request.seconds / 2 if selects else request.seconds
+    if (count := trial_samples(factory, store, seconds)) < len(store):
+        some = take_evenly(some, count)
+        store, _, _ = _small_store(some, device, crop=request.crop)
+    timed = None if ":" in settings.method else method  # the user's own method may look at the samples
+    found = selecting = measure(some, factory, store, timed, batch_size=sizes.batch_size, seconds=seconds)
+    if selects:
         assert choice.factory is not None
         selecting = measure(some, choice.factory, store, batch_size=SELECTION_BATCH_SIZE, seconds=seconds)
     names = [len(name) + 57 for name in rows.x.names[:1000]] if isinstance(rows.x, PictureFiles) else [0]
@@ -228,7 +232,7 @@ def _plan_network(
         "shape": list(store.shape),
         "device": card,
         "measured": asdict(found),
-        "measured_selecting": asdict(selecting) if workload.selection_passes else None,
+        "measured_selecting": asdict(selecting) if selects else None,
         "pictures": _picture_placement(rows, n, device),
         "wanted": asdict(workload),
     } | estimate(workload, found, selecting=selecting, free=free_memory(device))
@@ -292,18 +296,25 @@ def _picture_placement(data: LabelledData, samples: int, device: torch.device) -
 
 
 def measure(
-    data: LabelledData, factory: Factory, store: Store, *, batch_size: int = 128, seconds: float = 10.0
+    data: LabelledData,
+    factory: Factory,
+    store: Store,
+    method: Method | None = None,
+    *,
+    batch_size: int = 128,
+    seconds: float = 10.0,
 ) -> Measured:
-    """Train two networks at once, as a selection does, and score, for about `seconds`."""
+    """Train with a method, or two networks at once as a selection does, and score, for about `seconds`."""
     from labelsieve.methods.standard import Standard
 
-    device = store.device
-    # One epoch of the measurement takes about a quarter of the time.
-    count = int(
-        np.clip(seconds / 4 / _seconds_per_sample(factory, store), min(2 * MIN_TRIAL_BATCH, len(store)), len(store))
-    )
-    chosen = np.arange(count)
-    plans = [Plan(f"half {i}", data.y, chosen[i::2], seed=i) for i in range(2)]
+    device, count, classes = store.device, len(store), len(data.classes)
+    chosen, schedule = np.arange(count), Schedule(100_000, ((0, 1e-4),))
+    networks = 1
+    if method is None:
+        plans = [Plan(f"half {i}", data.y, chosen[i::2], seed=i) for i in range(2)]
+    else:
+        plans, networks = [rehearsal_plan(data.y, method, classes)], method.networks
+        method.check(plans[0], schedule.epochs)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     before = torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
@@ -315,14 +326,13 @@ def measure(
     def enough() -> bool:
         return len(marks) >= 3 and marks[-1][1] - marks[0][1] >= seconds
 
-    schedule = Schedule(100_000, ((0, 1e-4),))
     with suppress(OutOfTime):
         train(
-            store, factory, Standard(), plans, schedule=schedule, batch_size=max(1, min(batch_size, count // 2)),
-            progress=mark, stop=enough,
+            store, factory, method or Standard(), plans, schedule=schedule,
+            batch_size=max(1, min(batch_size, len(plans[0].train))), progress=mark, stop=enough, classes=classes,
         )  # fmt: skip
     # The fastest epoch: the first one warms up, and others may wait for other programs.
-    trained = max(count * (now[0] - last[0]) / (now[1] - last[1]) for last, now in pairwise(marks))
+    trained = networks * max(count * (now[0] - last[0]) / (now[1] - last[1]) for last, now in pairwise(marks))
     peak = torch.cuda.max_memory_allocated(device) - before if device.type == "cuda" else 0
     bundle = Bundle(factory, [initial_state(factory, 0)], schedule, device)
     rounds = []
@@ -332,6 +342,12 @@ def measure(
         rounds.append(time.perf_counter() - began)
     parameters = sum(p.numel() for p in bundle.module.parameters())
     return Measured(trained, count / min(rounds), None, _sample_bytes(store), parameters, peak, samples=count)
+
+
+def trial_samples(factory: Factory, store: Store, seconds: float) -> int:
+    """Return the number of samples with which one epoch takes about a quarter of the time."""
+    least = min(2 * MIN_TRIAL_BATCH, len(store))
+    return int(np.clip(seconds / 4 / _seconds_per_sample(factory, store), least, len(store)))
 
 
 def _seconds_per_sample(factory: Factory, store: Store) -> float:

@@ -200,21 +200,25 @@ def check_method(data: LabelledData, settings: TrainSettings, device: torch.devi
 
     The user's own method may look at the samples, so it is checked when they are selected.
     """
-    from labelsieve.engine import Plan
-
     if settings.method == CLASSIFIER:
         choose_classifier(data, "auto")
         return None
-    pictures, everything = data.kind == "pictures", np.arange(len(data))
+    pictures = data.kind == "pictures"
     sizes = TrainingSizes.choose(settings, len(data), pictures=pictures, device_type=device.type, paper=paper)
     method = settings.create_method(sizes.method_settings(settings.network))
     method.views().check(pictures=pictures)
     if ":" not in settings.method:
-        plan = Plan("rehearsal", data.y, everything, seed=0, candidates=everything[:0], noise_ratio=0.0)
-        if method.needs() == "transition":
-            plan = replace(plan, transition=np.eye(len(data.classes)))
-        method.check(plan, sizes.epochs)
+        method.check(rehearsal_plan(data.y, method, len(data.classes)), sizes.epochs)
     return method
+
+
+def rehearsal_plan(labels: IntArray, method: Method, classes: int) -> Plan:
+    """Return a plan as if every sample were selected, to check or time a method before there is a selection."""
+    from labelsieve.engine import Plan
+
+    everything = np.arange(len(labels))
+    plan = Plan("rehearsal", labels, everything, seed=0, candidates=everything[:0], noise_ratio=0.0)
+    return replace(plan, transition=np.eye(classes)) if method.needs() == "transition" else plan
 
 
 def paper_warmup(

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +15,11 @@ from labelsieve.cli.app import run
 from labelsieve.data.make_webvision import make
 from labelsieve.data.stage import stage
 from labelsieve.data.webvision import training
+from labelsieve.engine import train
 from labelsieve.progress import NoteKind
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.types import Job, LabelledData, Scores, Trainer
+from labelsieve.workflow import plan
 from labelsieve.workflow.plan import (
     HOST_BYTES,
     Measured,
@@ -163,3 +166,19 @@ def test_a_slow_selection_shows_progress_and_one_hint(
     shown = capsys.readouterr().err
     assert shown.count("another --model") == 1 and f"up to {trainings} of them" in shown
     assert "iteration 1: 2/2 epochs" in shown
+
+
+@pytest.mark.parametrize("method", ["standard", "incv-posterior", "d2l"])
+def test_the_training_is_timed_with_its_method(
+    method: str, short_measurement: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed: list[str] = []
+
+    def spy(store: Any, factory: Any, chosen: Any, plans: Any, **options: Any) -> Any:
+        timed.append(chosen.name)
+        return train(store, factory, chosen, plans, **options)
+
+    monkeypatch.setattr(plan, "train", spy)
+    found = plan_run(vectors(200), RunSettings(method=method, model="mlp"), PlanRequest())
+    assert timed == [method, "standard"]  # the selection trains without a robust method
+    assert found["seconds"]["robust training"] > 0
