@@ -37,7 +37,7 @@ from labelsieve import INCV, metrics, noise, theory
 from labelsieve.data.embedding_cache import EmbeddedX, EmbeddingModel, embedded_size, encode_batches
 from labelsieve.data.source import ReadOptions, load_source
 from labelsieve.execute.embed_samples import embed_data
-from labelsieve.execute.sklearn_trainer import SklearnTrainer, seeded
+from labelsieve.execute.sklearn_trainer import MOST_SUSPICION, SklearnTrainer, seeded
 from labelsieve.models.choose import named_classifier
 from labelsieve.models.embed import load_encoder
 from labelsieve.models.tuned_logistic import STRENGTHS
@@ -45,7 +45,6 @@ from labelsieve.progress import Progress
 from labelsieve.selection.incv import drive, incv_steps
 from labelsieve.selection.noise_model import TwoOpinions, denoise, fit_noise_model
 from labelsieve.selection.posterior import posterior_of
-from labelsieve.selection.refit import MOST_SUSPICION
 from labelsieve.selection.splits import averaged
 from labelsieve.types import Job, LabelledData, Scores
 

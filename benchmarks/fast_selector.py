@@ -27,7 +27,7 @@ from fast_network import multiply_adds
 from noise_estimate import given_labels
 
 from labelsieve import metrics
-from labelsieve.engine import Plan, stage_pictures, train
+from labelsieve.engine import Plan, train
 from labelsieve.engine.device import choose_device
 from labelsieve.engine.schedule import FAST_BATCH_SIZE
 from labelsieve.engine.store import fast_store
@@ -48,7 +48,7 @@ HERE = Path(__file__).parent
 
 def clean_accuracy(data: PictureArrays, trainer: FastTrainer) -> dict[str, Any]:
     """The recipe on the labels as they are, all of them: accuracy on the test pictures by epoch."""
-    test = stage_pictures(data.test_pictures, trainer.store.device, augment=False, like=trainer.store)  # type: ignore[arg-type]
+    test = data.test_store(trainer.store)
     plan = Plan("clean", data.true, np.arange(len(data.true)), 0)
     began = time.monotonic()
     with torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=True):

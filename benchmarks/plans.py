@@ -156,6 +156,7 @@ SOURCES: dict[str, tuple[Made, str]] = {
     "rows, 10,000 x 10": (table("long", made(10_000, 10, 3)), ""),
     "breast cancer, network": (table("cancer", lambda: load_breast_cancer(return_X_y=True)), "--method standard"),
     "pictures, npz": (digits_array, "--train-epochs 10"),
+    "pictures, npz, network": (digits_array, "--method incv-posterior"),
     "pictures, folder": (picture_folder, "--train-epochs 10"),
 }
 

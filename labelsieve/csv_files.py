@@ -17,13 +17,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from labelsieve.errors import InputError, first_line
 from labelsieve.files import atomic_writer, open_file
 
-SEPARATORS = (",", "\t", ";", "|")  # in this order: the first one in the header line is the delimiter
+SEPARATORS = (",", "\t", ";", "|")  # the first one is the delimiter if several fit equally well
+ROWS_COMPARED, LOOK_AHEAD = 20, 2**14  # rows, and characters, from which the delimiter is found
 UTF16_MARKS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 PYTHON_NAMES = {"utf-8": "utf-8-sig", "cp1252": "cp1252"}  # encodings that skip a byte order mark
 BLOCK_BYTES = 2**20  # of a file that pyarrow parses at once; its default
@@ -52,16 +54,30 @@ class CsvFormat:
             raise InputError(f"{path} is a spreadsheet, which is not supported here: save it as CSV")
         encoding, bom, note = _encoding(path)
         with cls(encoding=encoding).open(path) as file:
-            line = file.readline()
-        first, end = line.rstrip("\r\n"), "\r\n" if line.endswith("\r\n") else "\n"
-        delimiter = next((separator for separator in SEPARATORS if separator in first), ",")
-        return cls(delimiter, encoding, bom, end, note)
+            lines = [file.readline(), *file.readlines(LOOK_AHEAD)]
+        end = "\r\n" if lines[0].endswith("\r\n") else "\n"
+        return cls(_delimiter(lines), encoding, bom, end, note)
 
     def open(self, path: Path) -> IO[str]:
         return io.TextIOWrapper(open_file(path), newline="", encoding=PYTHON_NAMES.get(self.encoding, "utf-16"))
 
 
 OWN_FORMAT = CsvFormat()
+
+
+def _delimiter(lines: Sequence[str]) -> str:
+    """The separator that splits the first rows into equally many cells, the most if there are several."""
+    cells = {}
+    for separator in SEPARATORS:
+        try:
+            rows = islice(csv.reader(lines, delimiter=separator), ROWS_COMPARED)
+            counts = [len(row) for row in rows if row]
+        except csv.Error:  # a cell that is too long for Python's reader
+            counts = [len(lines[0].split(separator))]
+        if counts and counts[0] > 1:
+            cells[separator] = counts
+    equal = [separator for separator, counts in cells.items() if len(set(counts)) == 1]
+    return max(equal, key=lambda separator: cells[separator][0], default=next(iter(cells), ","))
 
 
 class Row(NamedTuple):
@@ -229,7 +245,9 @@ def _explain(path: Path, style: CsvFormat, error: Exception) -> str:
         empty = False
         if len(row.cells) != width:
             title = "; if there is a title above the header, delete it" if width < len(row.cells) else ""
-            return f"{path}, line {row.line}: {len(row.cells)} cells, but the header has {width}{title}"
+            cells = f"{len(row.cells)} cell{'s' * (len(row.cells) > 1)}"
+            hint = title or "; correct this line: a separator or a quotation mark may be missing"
+            return f"{path}, line {row.line}: {cells}, but the header has {width}{hint}"
     if empty and not isinstance(error, KeyError):
         return f"{path} has no rows or is not a text file; {SAVE_AS_CSV}"
     return f"{path} cannot be read as CSV ({first_line(error)}); {SAVE_AS_CSV}"

@@ -172,10 +172,6 @@ class Trainer(ABC):
     def train_and_score(self, jobs: Sequence[Job]) -> list[Scores]:
         """Train one model per job and return its scores, in the order of the jobs."""
 
-    def disable_harmful_mirroring(self, pictures: Any, labels: IntArray) -> bool:
-        """Stop mirroring pictures if that changes their labels. Return True if mirroring was stopped."""
-        return False
-
     def checkpoint_every_epoch(self) -> None:  # noqa: B027
         """Write a checkpoint after every epoch, so that a lost process repeats at most one."""
 

@@ -255,3 +255,22 @@ def test_no_other_module_reads_or_writes_csv() -> None:
     uses = re.compile(r"^\s*(import csv\b|from csv import|import pyarrow\.csv|from pyarrow import csv)", re.MULTILINE)
     found = {path.name for path in package.rglob("*.py") if uses.search(path.read_text(encoding="utf-8"))}
     assert found == {"csv_files.py"}
+
+
+@pytest.mark.parametrize(
+    ("text", "delimiter"),
+    [
+        ("a,b\n1,2\n", ","),
+        ("weight, kg;size;label\n1,5;2;x\n2;3;y\n", ";"),
+        ('"a, mm"\t"b"\n1\t2\n', "\t"),
+        ("well, it works\tgood\nno\tbad\na, b, c\tgood\n", "\t"),
+        ('a,b\n"x\n;y;z",2\n', ","),
+        ("a,b\n1,2,3\n", ","),  # not a table: the message names the line
+        ("a;b\n1;2\n1;2;3\n", ";"),
+        ("label\nx\n", ","),
+    ],
+)
+def test_the_delimiter_splits_all_rows_alike(text: str, delimiter: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    assert CsvFormat.detect(path).delimiter == delimiter

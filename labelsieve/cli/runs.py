@@ -78,7 +78,7 @@ def describe_summary(summary: dict[str, Any]) -> list[str]:
         f"{summary['samples']:,} samples: {counts['selected']:,} selected, {candidates}, {counts['removed']:,} removed"
         + (f", {summary['skipped']:,} skipped (skipped.csv)" if summary["skipped"] else "")
     ]
-    known = summary.get("noise_known", True)
+    known = summary["noise_known"]
     measured = "measured_noise_ratio" in summary
     some = summary.get("measured_samples")  # if not all samples have a true label
     rows = [["", "expected", *([f"measured on {some:,.0f}" if some else "measured"] if measured else [])]]

@@ -48,7 +48,7 @@ def load(root: Path, options: ReadOptions, progress: Progress) -> LabelledData:
     flat: list[str] = []
     skipped: list[Skipped] = []
     apart: list[Skipped] = []  # pictures in no class folder, and those of other splits
-    with progress.stage(f"listing {root.name}", unit="files") as stage:
+    with progress.stage(f"listing {root.resolve().name}", unit="files") as stage:
         for id, problem in _walk(root):
             parts = id.split("/")
             depth = len(parts) - 1 - split  # of class folders
@@ -106,8 +106,24 @@ def _folders(folder: Path) -> list[str]:
 
 
 def _visible(folder: Path) -> list[os.DirEntry[str]]:
+    """The entries of a folder that are not hidden, without run folders and folders of them."""
     with os.scandir(folder) as entries:
-        return [entry for entry in entries if not entry.name.startswith(".")]
+        found = [entry for entry in entries if not entry.name.startswith(".")]
+    return [entry for entry in found if not (_is_folder(entry) and (_is_run(entry.path) or _has_only_runs(entry.path)))]
+
+
+def _is_run(folder: str) -> bool:
+    return os.path.isfile(os.path.join(folder, "run.json"))  # noqa: PTH113, PTH118 - called for every folder
+
+
+def _has_only_runs(folder: str) -> bool:
+    found = False
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            found = _is_folder(entry) and _is_run(entry.path)
+            if not found:  # the first file of a large class folder decides
+                break
+    return found
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

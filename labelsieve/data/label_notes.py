@@ -172,7 +172,7 @@ def about_spelling(counts: Mapping[str, int], source: str, options: ReadOptions)
     if variants:
         pairs = [f"{name!r} ({counts[name]:,}) and {usual!r} ({counts[usual]:,})" for name, usual in variants.items()]
         more = f" and {len(pairs) - EXAMPLES:,} more" if len(pairs) > EXAMPLES else ""
-        parts.append(f"classes that differ only in case or between words: {', '.join(pairs[:EXAMPLES])}{more}")
+        parts.append(f"classes that differ only in case or punctuation: {', '.join(pairs[:EXAMPLES])}{more}")
     if not parts:
         return None
     command = ["labelsieve", "data", "classes", source, *options.words()]

@@ -209,7 +209,8 @@ def unique_ids(ids: Iterable[Any], *, where: str, place: Place = by_row) -> NDAr
     first: dict[str, int] = {}
     row = next(row for row, text in enumerate(texts) if first.setdefault(text, row) != row)
     raise InputError(
-        f"{where}: the id {texts[row]!r} occurs twice ({place(first[texts[row]])} and {place(row)}); ids must be unique"
+        f"{where}: the id {texts[row]!r} occurs twice ({place(first[texts[row]])} and {place(row)}), but ids must be "
+        "unique; if they name groups and not samples, rename the column and consider --group-column"
     )
 
 

@@ -29,13 +29,13 @@ def read_predictions(path: Path, data: LabelledData) -> NDArray[Any]:
     """Probabilities of shape [samples, classes]. An .npy file is mapped, not read."""
     kind = path.suffix.lower()
     if not path.is_file():
-        raise InputError(f"--predictions {path}: the file does not exist")
+        raise InputError("the file does not exist")
     if kind in (".npy", ".npz"):
         probs, classes, ids = _arrays(path)
     elif kind in (".csv", ".parquet", ".pq"):
         probs, classes, ids = _table(path, [str(name) for name in data.classes])
     else:
-        raise InputError(f"--predictions {path}: use an .npy, .npz, .csv or .parquet file")
+        raise InputError("use an .npy, .npz, .csv or .parquet file")
     if probs.ndim != 2 or probs.dtype.kind not in "fiub":
         raise InputError(f"{path}: expected numbers with one row per sample, got shape {probs.shape}")
     return _order_columns(_order_rows(probs, ids, data, path), classes, data, path)
@@ -75,7 +75,8 @@ def _order_rows(
         if len(probs) != len(data):
             skipped = f" ({len(data.skipped):,} others were skipped)" if data.skipped else ""
             raise InputError(
-                f"{path} has {len(probs):,} rows, but {data.name} has {len(data):,} samples{skipped}; add a column id"
+                f"{path} has {len(probs):,} rows, but {data.name} has {len(data):,} samples{skipped}; give "
+                "their ids, as a column id of a table or an array ids of an .npz file"
             )
         return probs
     if len(ids) != len(probs):

@@ -36,7 +36,7 @@ class ReadOptions:
     header
         Names of the columns of a table whose file has no header.
     split
-        Splits to read, separated by commas, or "all". Default: see `parts.choose_splits`.
+        Splits to read, separated by commas, or "all". Default: see `choose_splits`.
     labelled
         If false, the samples are read for prediction: labels are optional, and no sample is skipped without need.
     allow_one_class

@@ -53,9 +53,9 @@ def available_memory() -> int:
     return min(_system_memory(), _container_memory())
 
 
-def check_memory(path: Path, needed: int, free: int | None = None) -> int:
-    """Raise InputError if the content of a file needs more memory than is available, or than `free`; return that."""
-    free = available_memory() if free is None else free
+def check_memory(path: Path, needed: int) -> int:
+    """Raise InputError if the content of a file needs more memory than is available; return what is available."""
+    free = available_memory()
     if needed > free:
         raise InputError(f"{path} needs {needed / 1e9:,.1f} GB of memory, and {free / 1e9:.1f} GB are available")
     return free

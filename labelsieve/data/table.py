@@ -101,6 +101,8 @@ def _open(path: Path, options: ReadOptions, progress: Progress) -> TableFile:
             f"{path} has no rows below the header; if its first row is data, set the column names with --header"
         )
     label = in_any_case(options.label_column, file.names)
+    if options.needs_labels and options.text_column == label:
+        raise InputError(f"--text-column: column {quote_name(label)} has the labels; choose another column")
     if label != options.label_column:
         progress.note(f"the labels are in column {quote_name(label)}; use --label-column for another one")
     needed = {
@@ -144,7 +146,7 @@ def _labels_and_rows(file: TableFile, options: ReadOptions, progress: Progress) 
         raise InputError(f"{file.path} has no samples: all rows are empty")
     if skipped:
         progress.note(about_left_out(reason, [file.place(row) for row in skipped]))
-    return labels, _Rows(used, dict.fromkeys(skipped, NO_LABEL))
+    return labels, _Rows(used, dict.fromkeys(skipped, reason))
 
 
 def _rows_of_splits(

@@ -164,11 +164,6 @@ class CroppedPictures(Store):
     def __len__(self) -> int:
         return len(self.pictures)
 
-    @property
-    def unreadable(self) -> dict[int, str]:
-        """Index and reason of the pictures that could not be decoded so far; they are grey."""
-        return self.pictures.unreadable
-
     def spots(self, code: IntArray) -> IntArray:
         """Return the position of each window, without its mirroring."""
         return code % (SPAN * SPAN) if self.augment else np.full_like(code, CENTRE)
@@ -290,12 +285,12 @@ def stage_pictures(
     device: torch.device | str = "cpu",
     *,
     augment: bool = True,
-    like: ShiftedPictures | None = None,
+    statistics: tuple[NDArray[Any], NDArray[Any]] | None = None,
 ) -> PictureStore:
-    """Copy pictures to the device. With `like`, use its normalisation (a test set takes that of the training set)."""
+    """Copy pictures to the device. `statistics` are mean and standard deviation of each channel of other data."""
     device = torch.device(device)
     shift = default_shift(x.shape[1]) if augment else 0
-    mean, std = (like.mean, like.std) if like is not None else (None, None)
+    mean, std = statistics or (None, None)
     return PictureStore(x, device, shift=shift, flip=augment, mean=mean, std=std, dtype=picture_dtype(device))
 
 

@@ -24,6 +24,7 @@ from labelsieve.experiments import records
 from labelsieve.experiments.cells import Cell
 from labelsieve.experiments.paper import PEOPLE, Scale
 from labelsieve.progress import SILENT, Progress
+from labelsieve.selection.splits import halves
 from labelsieve.types import IntArray, LabelledData
 
 CORRUPTION, HALVES = 1, 2  # random streams of a seed
@@ -101,16 +102,15 @@ class PictureArrays(ExperimentData):
 
     def halves(self, cell: Cell) -> tuple[IntArray, IntArray]:
         """Split the samples into D_1 and D_2 of section 5.1."""
-        order = np.random.default_rng([cell.seed, HALVES]).permutation(len(self.true))
-        middle = (len(order) + 1) // 2
-        return np.sort(order[:middle]), np.sort(order[middle:])
+        return halves(np.arange(len(self.true)), np.random.default_rng([cell.seed, HALVES]))
 
     def open_store(self, device: str, progress: Progress = SILENT) -> Store:
         return stage_pictures(self.pictures, device, augment=True)
 
     def test_store(self, training: Store) -> Store:
         assert isinstance(training, PictureStore)
-        return stage_pictures(self.test_pictures, training.device, augment=False, like=training)
+        statistics = training.mean, training.std
+        return stage_pictures(self.test_pictures, training.device, augment=False, statistics=statistics)
 
     def thumbnails(self, indices: NDArray[Any]) -> NDArray[np.uint8]:
         return np.asarray(self.pictures[indices])

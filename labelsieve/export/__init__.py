@@ -25,6 +25,7 @@ from labelsieve.export.class_folders import FolderExport, class_names_file, safe
 from labelsieve.export.outcome import STATUS_MEANING, ExportSettings, Outcome, What, resolve_labels
 from labelsieve.export.tables import Extra, corrected_table, decisions, suspects, write_table
 from labelsieve.files import atomic_path
+from labelsieve.progress import counted
 from labelsieve.report.facts import Facts
 from labelsieve.report.samples import open_samples
 from labelsieve.report.source_state import RunSource, SourceState, SourceStatus, check_source
@@ -134,7 +135,10 @@ def export(
     else:
         table = _table(what, facts, outcome, rows, typed=kind == "parquet")
         if more := table.num_rows - len(rows):
-            notes.append(f"{more:,} rows that the run skipped (skipped.csv) stay as they were")
+            stay = counted(
+                more, "row that the run skipped stays as it was", "rows that the run skipped stay as they were"
+            )
+            notes.append(f"{stay} (skipped.csv)")
         if kind == "parquet":
             import pyarrow.parquet as pq
 

@@ -81,6 +81,10 @@ class ExportSettings:
         problems = Problems()
         for option, value, known in (("what", self.what, get_args(What)), ("apply", self.apply, get_args(Apply))):
             problems.check(value in known, f"--{option} {value}: choose one of {', '.join(known)}")
+        problems.check(
+            self.apply == "suggested" or self.min_confidence == DEFAULT_CONFIDENCE,
+            "--min-confidence has no effect without --apply suggested; omit it",
+        )
         for option, share in (("min-confidence", self.min_confidence), ("drop-suspects", self.drop_suspects)):
             problems.check(share is None or 0 <= share <= 1, f"--{option} must be a number from 0 to 1, got {share}")
         fits = not self.changes_undecided or self.what in ("cleaned", "selected")
@@ -156,11 +160,11 @@ class Outcome:
         if self.right.least >= LEAST_RIGHT * applied:
             return ""
         which = f"{SAMPLE_SIZE} random ones" if applied > SAMPLE_SIZE else "them"
-        least = round(self.right.least)
+        least, expected = round(self.right.least), round(self.right.number)
         few = f"only {least:,}" if least else "none"
         return (
-            f"--apply suggested: perhaps {few} of {applied:,} suggestions are right, by the noise estimate; review "
-            f"{which} first (labelsieve review {run}, key a)"
+            f"--apply suggested: about {expected:,} of {applied:,} suggestions are expected to be right, but by the "
+            f"interval of the noise estimate perhaps {few}; review {which} first (labelsieve review {run}, key a)"
         )
 
 

@@ -233,7 +233,7 @@ def choose_network(
     if model is None or model == "auto":
         model = best_network(samples.shape, device_type)
     check_name(model, option=option, known=NETWORKS)
-    return ModelChoice(model, ModelKind.NETWORK, factory=create_network(model, samples.shape, classes))
+    return ModelChoice(model, ModelKind.NETWORK, factory=create_network(model, samples.shape, classes, option=option))
 
 
 def best_network(shape: tuple[int, ...], device_type: str = "cuda") -> str:

@@ -31,7 +31,7 @@ from labelsieve.report.html import (
 from labelsieve.report.samples import MAX_TINY_SIDE, Missing, Picture, Row, Sample, Samples, Text
 from labelsieve.report.source_state import SourceState
 from labelsieve.runfolder import NoteTopic, notes_besides
-from labelsieve.types import FloatArray, WhyUnknown
+from labelsieve.types import VERDICTS, FloatArray, WhyUnknown
 
 MAX_CLASSES = 25  # classes of the matrix: more names cannot be read
 MAX_PAIRS = 12  # confused pairs that are listed
@@ -49,7 +49,7 @@ VERDICT_MEANINGS = {
     "candidate": "its label may be wrong",
     "removed": "its label is probably wrong, so models are trained without it",
 }
-VERDICT_CODES = {"selected": 1, "candidate": 0, "removed": 2}
+VERDICT_CODES = {name: VERDICTS.index(name) for name in VERDICT_MEANINGS}
 CONTENTS = {
     "next": "What to do next",
     "mistakes": "Confused classes",

@@ -161,7 +161,7 @@ def make_app(session: ReviewSession, *, hosts: Iterable[str], token: str) -> App
 
     # A request is read completely before anything is saved.
 
-    def decide(sent: Answer, wanted: Filter) -> Answer:
+    def decide(sent: Answer) -> Answer:
         label = None if sent.get("label") is None else _int(sent, "label")
         listed = sent.get("samples")
         if not isinstance(listed, list) or not 0 < len(listed) <= MAX_ITEMS:
@@ -169,7 +169,7 @@ def make_app(session: ReviewSession, *, hosts: Iterable[str], token: str) -> App
         samples = [(_int(_object(one), "row"), _int(_object(one), "version")) for one in listed]
         return session.decide(samples, str(sent.get("decision")), label, window=_window(sent), reviewer=_reviewer(sent))
 
-    def accept(sent: Answer, wanted: Filter) -> Answer:
+    def accept(sent: Answer) -> Answer:
         return session.accept_above(_share(sent, "confidence"), window=_window(sent), reviewer=_reviewer(sent))
 
     async def answered(answer: Callable[[], Response]) -> Response:
@@ -203,10 +203,10 @@ def make_app(session: ReviewSession, *, hosts: Iterable[str], token: str) -> App
 
         return Route(path, endpoint, methods=["GET"])
 
-    def post(path: str, work: Callable[[Answer, Filter], Answer]) -> Route:
+    def post(path: str, work: Callable[[Answer], Answer]) -> Route:
         def answer(sent: Answer) -> Response:
             wanted = _filter(_object(sent.get("filter", {})))
-            return _json(work(sent, wanted) | session.progress(wanted))
+            return _json(work(sent) | session.progress(wanted))
 
         async def endpoint(request: Request) -> Response:
             try:
@@ -234,8 +234,8 @@ def make_app(session: ReviewSession, *, hosts: Iterable[str], token: str) -> App
         get_slow("/api/neighbours/{row}", session.neighbours),
         post("/api/decide", decide),
         post("/api/accept", accept),
-        post("/api/undo", lambda sent, wanted: session.undo(_window(sent), _reviewer(sent))),
-        post("/api/redo", lambda sent, wanted: session.redo(_window(sent), _reviewer(sent))),
+        post("/api/undo", lambda sent: session.undo(_window(sent), _reviewer(sent))),
+        post("/api/redo", lambda sent: session.redo(_window(sent), _reviewer(sent))),
     ]
     return Guard(Starlette(routes=routes), hosts=hosts, token=token)
 

@@ -36,7 +36,7 @@ from labelsieve.selection.noise_model import (
     with_mean_posterior,
     without_meaning,
 )
-from labelsieve.selection.posterior import calibrate, posterior_of
+from labelsieve.selection.posterior import calibrate, of_unknown_classes, posterior_of
 from labelsieve.selection.settings import which_epoch
 from labelsieve.selection.splits import Split, averaged, distinct_share, over_first_split, shared_out
 from labelsieve.selection.state import INCVState, Problem
@@ -141,11 +141,12 @@ def without_removals(state: INCVState) -> INCVState:
     """Remove nothing: a weak classifier has removed right labels, and the others make a much worse classifier."""
     if state.remove_ratio == 0.0:
         return state
-    note = f"no samples are removed from iteration {state.done + 1} on: too few right labels would be left"
     removed = state.verdict == REMOVED
+    note = f"no samples are removed from iteration {state.done + 1} on: too few right labels would be left"
+    notes = (*state.notes, note) if removed.any() else state.notes
     verdict = np.where(removed, CANDIDATE, state.verdict).astype(np.int8)
     iteration = np.where(removed, 0, state.iteration).astype(np.int16)
-    return replace(state, verdict=verdict, iteration=iteration, remove_ratio=0.0, notes=(*state.notes, note))
+    return replace(state, verdict=verdict, iteration=iteration, remove_ratio=0.0, notes=notes)
 
 
 def judged(state: INCVState, problem: Problem, unseen: Sequence[int]) -> INCVState:
@@ -171,6 +172,7 @@ def judged(state: INCVState, problem: Problem, unseen: Sequence[int]) -> INCVSta
         other_class = suspicion * posterior.predicted_right > 1 - suspicion
         # If no label of a class is selected, the classifier does not know the class: it says nothing about its labels.
         known_class = np.isin(given, given[verdict == SELECTED])
+        suspicion = of_unknown_classes(suspicion, given, ~known_class, model.estimate.ratio)
         doubtful = (verdict == CANDIDATE) & other_class & checked & known_class
         rows = np.flatnonzero(doubtful)
         if state.remove_ratio is not None:

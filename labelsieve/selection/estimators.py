@@ -20,7 +20,7 @@ from labelsieve.data.label_notes import label_notes, why_unknown
 from labelsieve.errors import InputError
 from labelsieve.execute.build_trainer import TrainerOptions, build_trainer, check_loss, device_type
 from labelsieve.execute.embed_samples import embed, kind_of, with_similar
-from labelsieve.execute.sklearn_trainer import check_executor, take
+from labelsieve.execute.sklearn_trainer import Refit, check_executor, take
 from labelsieve.frames import (
     SHOWN_SUSPECTS,
     Suspect,
@@ -41,7 +41,6 @@ from labelsieve.selection.inputs import (
     rare_classes_warning,
     unlabelled,
 )
-from labelsieve.selection.refit import Refit
 from labelsieve.selection.settings import INCVSettings, ncv_settings, selection_passes
 from labelsieve.types import CANDIDATE, REMOVED, SELECTED, VERDICTS, FloatArray, IntArray, Kind, Selection
 

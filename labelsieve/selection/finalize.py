@@ -16,7 +16,7 @@ from labelsieve import theory
 from labelsieve.csv_files import read_csv, write_csv
 from labelsieve.errors import InputError
 from labelsieve.selection.noise_model import fit_noise_model
-from labelsieve.selection.posterior import posterior_of
+from labelsieve.selection.posterior import log_odds_of, posterior_of, probability_of, shift_to_mean
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.selection.splits import distinct_share
 from labelsieve.selection.state import INCVState
@@ -49,22 +49,25 @@ def expected_precision(state: INCVState, classes: int, settings: INCVSettings) -
     return state.expected_precision()
 
 
-def expected_recall(precision: float, noise_ratio: float, verdict: NDArray[np.int8]) -> float:
-    """Right labels selected over all right labels, LP |S| / ((1 - eps) n): in theory 1 - eps after iteration 1."""
-    clean = (1 - noise_ratio) * len(verdict)
-    return min(1.0, precision * int(np.sum(verdict == SELECTED)) / clean) if clean > 0 else 0.0
+def expected_recall(precision: float, right: float, verdict: NDArray[np.int8]) -> float:
+    """Right labels selected over the number of right labels, LP |S| / right: in theory 1 - eps after iteration 1."""
+    return min(1.0, precision * int(np.sum(verdict == SELECTED)) / right) if right > 0 else 0.0
 
 
 def finish(state: INCVState, classes: int, settings: INCVSettings) -> Selection:
     """The Selection of a state."""
     precision = expected_precision(state, classes, settings)
+    # By the same suspicions as the precision: the noise ratio differs from their mean.
+    right = (1 - state.noise_ratio) * len(state.verdict)
+    if settings.protocol == "auto" and np.isfinite(state.noise_ratio):
+        right = float(np.nansum(1 - state.suspicion))
     return Selection(
         **{field.name: getattr(state, field.name) for field in fields(ScoredVerdicts)},
         suspicion=state.suspicion,
         noise_ratio=state.noise_ratio,
         transition_matrix=state.transition,
         expected_precision=precision,
-        expected_recall=expected_recall(precision, state.noise_ratio, state.verdict),
+        expected_recall=expected_recall(precision, right, state.verdict),
         history=state.history,
         notes=state.notes,
         suggested_probability=state.suggested_probability,
@@ -90,11 +93,6 @@ def _first_scores(first: Scores, second: Scores) -> Scores:
     return Scores(**{name: np.where(known, values, others[name]) for name, values in first.numbers().items()})
 
 
-def _log_odds(suspicion: FloatArray, least: float) -> FloatArray:
-    clipped = np.clip(suspicion, least, 1 - least)
-    return np.asarray(np.log(clipped / (1 - clipped)))
-
-
 def with_learnt_labels(suspicion: FloatArray, new: FloatArray) -> FloatArray:
     """The weighted mean of the log-odds of both, shifted so that the expected number of wrong labels stays the first.
 
@@ -106,17 +104,13 @@ def with_learnt_labels(suspicion: FloatArray, new: FloatArray) -> FloatArray:
     known = np.isfinite(suspicion)
     if not known.any():
         return suspicion
-    expected, low, high = suspicion[known].mean(), -40.0, 40.0
+    expected = suspicion[known].mean()
     variance = expected * (1 - expected)
     unexplained = (suspicion[known] * (1 - suspicion[known])).mean() / variance if variance > 0 else 0.0
-    of_first, of_second = _log_odds(suspicion, LEAST_SUSPICION), _log_odds(new, LEAST_LEARNT_SUSPICION)
+    of_first, of_second = log_odds_of(suspicion, LEAST_SUSPICION), log_odds_of(new, LEAST_LEARNT_SUSPICION)
     both = (1 - unexplained) / 2 * of_first + (1 + unexplained) / 2 * of_second
     log_odds = np.where(known, both, of_second)
-    while high - low > 1e-9:
-        shift = (low + high) / 2
-        shifted = 1 / (1 + np.exp(-log_odds - shift))
-        low, high = (low, shift) if shifted[known].mean() > expected else (shift, high)
-    return np.asarray(shifted)
+    return probability_of(log_odds + shift_to_mean(log_odds[known], expected))
 
 
 def judge_again(
@@ -149,7 +143,7 @@ def judge_again(
         noise_ratio=estimate.ratio,
         transition_matrix=before.transition,
         expected_precision=precision,
-        expected_recall=expected_recall(precision, estimate.ratio, before.verdict),
+        expected_recall=expected_recall(precision, float(np.nansum(1 - suspicion)), before.verdict),
         history=history,
         notes=before.notes,
         suggested_probability=np.where(scores.predicted == given, 1 - suspicion, suspicion * predicted_right),

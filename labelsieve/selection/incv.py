@@ -94,7 +94,7 @@ def with_history(before: INCVState, after: INCVState, line: dict[str, Any], prob
         note = f"too few labels for both halves of the data: {listed}. These samples stay candidates in iteration 1"
         after = replace(after, notes=(*after.notes, note))
     if settings.protocol == "auto" and k < settings.n_iterations and changed.sum() < LEAST_CHANGE * n:
-        after = after.stop(f"it changed the verdict of {int(changed.sum())} of {n} samples, too few to continue")
+        after = after.stop(f"it changed the verdict of {int(changed.sum()):,} of {n:,} samples, too few to continue")
     return after
 
 

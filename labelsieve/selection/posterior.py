@@ -27,6 +27,7 @@ RANK_SHARE = 1e-3  # of suspicion that is the rank itself, so that no two levels
 BLOCK_ROWS = 1 << 13  # samples at a time: they stay in the processor's cache
 LEAST_SUSPICION = 1 / 3  # of a flagged label: clean labels have a low threshold of F1 (benchmarks/real-noise.md)
 CERTAIN = 1e-9  # a smaller 1 - confidence is rounding
+LEAST_ODDS = 1e-4  # the smallest probability in log-odds
 
 
 class Posterior(NamedTuple):
@@ -102,6 +103,39 @@ def calibrate(order: FloatArray, wrong: FloatArray) -> FloatArray:
     centres = np.bincount(level, weights=rank * counts) / sizes
     suspicion = (1 - RANK_SHARE) * np.interp(rank, centres, rising(means, sizes)) + RANK_SHARE * rank
     found[rows] = suspicion[inverse]
+    return found
+
+
+def shift_to_mean(log_odds: FloatArray, mean: float) -> float:
+    """The shift of log-odds after which their probabilities have this mean."""
+    low, high = -40.0, 40.0
+    while high - low > 1e-9:
+        shift = (low + high) / 2
+        low, high = (low, shift) if probability_of(log_odds + shift).mean() > mean else (shift, high)
+    return (low + high) / 2
+
+
+def probability_of(log_odds: FloatArray) -> FloatArray:
+    return np.asarray(1 / (1 + np.exp(-log_odds)))
+
+
+def log_odds_of(probability: FloatArray, least: float) -> FloatArray:
+    """Log-odds of probabilities that are clipped to least and 1 - least."""
+    clipped = np.clip(probability, least, 1 - least)
+    return np.asarray(np.log(clipped / (1 - clipped)))
+
+
+def of_unknown_classes(suspicion: FloatArray, given: IntArray, unknown: BoolArray, ratio: float) -> FloatArray:
+    """Suspicion whose mean is the noise ratio in each class that the classifier does not know.
+
+    Such a class is never predicted, so each of its labels looks wrong, however sure the predictions are. The order
+    within a class stays.
+    """
+    found = suspicion.copy()
+    for code in np.unique(given[unknown]):
+        rows = np.flatnonzero(unknown & (given == code))
+        log_odds = log_odds_of(suspicion[rows], LEAST_ODDS)
+        found[rows] = probability_of(log_odds + shift_to_mean(log_odds, ratio))
     return found
 
 

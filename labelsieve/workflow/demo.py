@@ -29,7 +29,6 @@ TITLES = {"nearest": "nearest neighbour", "neighbours": "ten neighbours"}
 
 def run_demo(run: RunFolder, seed: int) -> dict[str, Any]:
     """Run the demo in a run folder and return its results."""
-
     check_folder(run, seed)
     if not run.exists():
         run.update(demo=True)  # first, so that a stopped demo finds its own folder again

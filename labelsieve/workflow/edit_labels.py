@@ -22,7 +22,6 @@ def corrupt_labels(
     data: LabelledData, pattern: str, ratio: float, seed: int, *, transition: FloatArray | None = None
 ) -> IntArray:
     """Return corrupted labels: by a transition matrix if one is given, else by the noise pattern."""
-
     rng, codes = np.random.default_rng(seed), np.arange(len(data.classes))
     if transition is not None:
         if len(transition) != len(codes):
@@ -46,7 +45,6 @@ class ClassChanges:
     @classmethod
     def of(cls, data: LabelledData, merge: Mapping[str, str], drop: Sequence[str], *, alike: bool) -> ClassChanges:
         """Rename the classes in `merge`, drop those in `drop`, and with `alike` join different spellings."""
-
         before = class_counts(data)
         for option, names in (("--merge", list(merge)), ("--leave-out", drop)):
             for name in names:
@@ -63,7 +61,6 @@ class ClassChanges:
 
     def rows(self, data: LabelledData) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of the label file; its last column counts the samples that were left out."""
-
         left_out = len(data) - sum(self.counts.values())
         yield ("id", "label", OTHERS) if left_out else ("id", "label")
         names = [str(name) for name in data.classes]

@@ -130,11 +130,8 @@ class SampleReader:
         return VectorStore((rows - self.arrays["centre"]) / self.arrays["spread"], device)
 
     def _picture_store(self, data: LabelledData, device: torch.device, *, augment: bool) -> Store:
-        import torch
-
-        from labelsieve.engine import PictureStore
+        from labelsieve.engine import stage_pictures
         from labelsieve.engine.picture_stores import picture_store
-        from labelsieve.engine.store import default_shift
 
         found = picture_shape(data.x)
         if found is None:
@@ -145,12 +142,10 @@ class SampleReader:
                 f"{data.name} has pictures of {found[0]} x {found[1]} pixels and {found[2]} channels, the model was "
                 f"trained on {height} x {width} pixels and {channels} channels"
             )
-        mean, std = self.arrays["mean"], self.arrays["std"]
+        statistics = self.arrays["mean"], self.arrays["std"]
         if isinstance(data.x, PictureSequence):
-            return picture_store(data.x, device, augment=augment, statistics=(mean, std))
-        dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-        shift = default_shift(height) if augment else 0
-        return PictureStore(data.x, device, shift=shift, flip=augment, mean=mean, std=std, dtype=dtype)
+            return picture_store(data.x, device, augment=augment, statistics=statistics)
+        return stage_pictures(data.x, device, augment=augment, statistics=statistics)
 
 
 @dataclass(frozen=True)

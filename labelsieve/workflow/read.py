@@ -30,7 +30,6 @@ from labelsieve.workflow.settings import SelectSettings, SourceSettings, absolut
 
 def read_samples(source: str, settings: SourceSettings, *, progress: Progress = SILENT, **more: Any) -> LabelledData:
     """Read a source with the user's settings and `more` of `ReadOptions`."""
-
     ignored = settings.ignored
     table = Path(source).suffix.lower() in TABLES if is_path(source) else source.startswith("hf:")
     if ignored and not table:
@@ -53,10 +52,9 @@ def read_to_embed(
 
     `recorded` are the settings of a run that exists. Photos to embed are decoded on demand, in a larger size.
     """
-
     name = settings.embed_name
     if name == AUTO and recorded:
-        name = recorded.get("embed")  # a run that exists has made this choice, or is of a version without it
+        name = recorded.get("embed")  # a run that exists has made this choice
     if name == AUTO and settings.size is not None:
         name = None  # the user wants small pictures, which a pretrained model would enlarge
     automatic = name == AUTO
@@ -77,7 +75,6 @@ def read_to_embed(
 
 def read_run_samples(run: RunFolder, progress: Progress, *, cache_dir: Path | None = None) -> LabelledData:
     """Read the samples of an existing run again; raise InputError if they changed since."""
-
     record = run.record()
     about, settings = record.get("data"), record.get("settings", {})
     if about is None or not about.get("source"):
@@ -113,7 +110,6 @@ def check_size(data: LabelledData, size: int | None) -> None:
 
 def absolute_source(source: str) -> str:
     """Return a source with an absolute path, so that later commands find it from any folder."""
-
     if is_path(source):
         return absolute(source) if Path(source).exists() else source
     if source in BUILT_IN:

@@ -68,7 +68,6 @@ class RunResult:
 
     def to_frame(self) -> Any:
         """Return labels.csv as a data frame of pandas if it is installed, else of polars, else an arrow table."""
-
         return read_frame(self.path / "labels.csv")
 
     @property
@@ -78,7 +77,6 @@ class RunResult:
 
     def _repr_html_(self) -> str:
         """Return the most suspicious labels as HTML, for notebooks."""
-
         return run_html(self.path, str(self))
 
     @property
@@ -101,7 +99,6 @@ class RunResult:
 
         `options` set the columns of the source, such as text_column="title".
         """
-
         return predict_source(self.path, source_text(source), SourceSettings(**options), progress=SILENT)
 
     def export(self, to: str | Path | None = None, **options: Any) -> Exported:
@@ -109,7 +106,6 @@ class RunResult:
 
         `options` are those of `labelsieve export`, such as apply="suggested" or dry_run=True.
         """
-
         return export(self.path, to=to, **options)
 
 
@@ -157,7 +153,6 @@ def run(source: str | Path, *, out: str | Path | None = None, **options: Any) ->
 
 def run_source(source: str, out: Path | None, settings: RunSettings, progress: Progress) -> RunResult:
     """Run every stage: read, select, train, report."""
-
     began = time.monotonic()
     with open_run(source, out, settings) as (folder, path, labels):
         data = read_for_run(folder, source, settings, labels, progress)
@@ -175,7 +170,6 @@ def run_source(source: str, out: Path | None, settings: RunSettings, progress: P
 
 def select_source(source: str, out: Path | None, settings: SelectSettings, progress: Progress) -> RunResult:
     """Run the first two stages: read and select."""
-
     with open_run(source, out, settings) as (folder, path, labels):
         data = read_for_run(folder, source, settings, labels, progress)
         selected, choice = select_labels(folder, source, data, settings, labels, progress)
@@ -195,7 +189,6 @@ class TrainResult:
 
 def train_run(run: Path, out: Path | None, settings: TrainSettings, progress: Progress) -> TrainResult:
     """Train a network on the selection of a run; `out` is another run folder for it."""
-
     problems = Problems()
     settings.check(problems)
     problems.stop_if_any()
@@ -225,7 +218,6 @@ def train_run(run: Path, out: Path | None, settings: TrainSettings, progress: Pr
 
 def report_run(folder: RunFolder) -> None:
     """Write the report unless it is up to date: after new true labels summary.json is newer than the report."""
-
     report, summary = folder / "report.html", folder / "summary.json"
     current = report.is_file() and report.stat().st_mtime_ns >= summary.stat().st_mtime_ns
     if folder.state("report") != "done" or not current:
@@ -274,7 +266,6 @@ def open_run(
     source: str, out: Path | None, settings: SelectSettings
 ) -> Iterator[tuple[RunFolder, Path, LabelFile | None]]:
     """Check the settings and lock the run folder; yield it, its path, and the file of labels."""
-
     path = default_out(source, out)
     folder, labels = check_run(join_processes(path, settings.device), settings)
     with folder.lock(), provisional_cache(folder / STAGED, begun=folder.exists()) as keep_cache:
@@ -287,7 +278,6 @@ def check_run(
     path: Path, settings: SelectSettings, request: PlanRequest | None = None
 ) -> tuple[RunFolder, LabelFile | None]:
     """Return the run folder and the file of labels; raise all that is wrong with them and with the settings at once."""
-
     problems = Problems()
     settings.check(problems)
     labels = problems.attempt(read_label_file, settings.labels) if settings.labels is not None else None
@@ -303,7 +293,6 @@ def read_for_run(
     folder: RunFolder, source: str, settings: SelectSettings, labels: LabelFile | None, progress: Progress
 ) -> LabelledData:
     """Read the samples; their decoded pictures are cached in the run folder."""
-
     with one_process_first():
         data, model = read_to_embed(
             source, settings, progress, recorded=folder.stage_settings("select"), cache_dir=folder / STAGED,

@@ -57,7 +57,6 @@ def select_labels(
 
     True labels in `labels` are only used to measure the result.
     """
-
     features = data.features()
     choice = choose_model(settings, features)
     stored = read_stored_predictions(settings.predictions, data) if settings.predictions is not None else None
@@ -228,7 +227,6 @@ def write_selection(
     run: RunFolder, data: LabelledData, selection: Selection, measured: dict[str, float] | None
 ) -> None:
     """Write the files of a finished selection."""
-
     shutil.rmtree(run.checkpoints / "networks", ignore_errors=True)  # left by a kill after the last answer
     run.rewind_history(lambda entry: entry.get("stage") != "select" or "epoch" in entry)
     for entry in selection.history:
@@ -269,7 +267,6 @@ def measure_again(run: RunFolder, data: LabelledData, true: IntArray | None) -> 
 
 def read_stored_predictions(path: Path, data: LabelledData) -> StoredPredictions:
     """Return the trainer that answers with the probabilities of a file."""
-
     try:
         return StoredPredictions(score_probabilities(data.y, read_predictions(path, data)))
     except InputError as problem:

@@ -141,7 +141,6 @@ def copy_selection(run: RunFolder, out: RunFolder) -> None:
 
 def decisions_note(run: RunFolder) -> Note | None:
     """Return a note that the decisions of a person are not trained on, with the commands that do so."""
-
     count = run.decided()
     if not count:
         return None

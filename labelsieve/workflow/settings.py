@@ -187,7 +187,6 @@ class SelectSettings(SourceSettings):
 
     def check(self, problems: Problems) -> None:
         """Collect everything that is wrong with the options before the source is read."""
-
         for name in ("iterations", "epochs", "repeats", "workers"):
             check_at_least(problems, name, getattr(self, name), 1)
         chosen = f"{self.selection_option} {self.selection!r}"
@@ -217,7 +216,6 @@ class SelectSettings(SourceSettings):
 
     def incv_settings(self) -> INCVSettings:
         """Return the settings of the algorithm."""
-
         settings = INCVSettings(
             n_iterations=self.iterations,
             remove_ratio="auto" if self.remove_ratio == "auto" else float(self.remove_ratio),
@@ -245,7 +243,7 @@ class SelectSettings(SourceSettings):
             "seed": self.seed, "repeats": self.repeats, "remove_ratio": self.remove_ratio, "protocol": self.protocol,
             "pattern": self.pattern, "size": self.size, "label_column": self.label_column or "label",
             "id_column": self.id_column or "id",
-            "ignore_columns": self.ignored or None,  # runs of earlier versions have no such entry
+            "ignore_columns": self.ignored or None,
             "group_column": self.group_column, "split": self.split, "header": self.header_names or None,
             **{name: None if path is None else absolute(path) for name, path in paths.items()},
         }  # fmt: skip

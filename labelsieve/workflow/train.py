@@ -14,11 +14,10 @@ from labelsieve import stopping
 from labelsieve.data.columns import encoding_of
 from labelsieve.data.text import single_words
 from labelsieve.errors import InputError
+from labelsieve.execute.sklearn_trainer import Refit, trusted_rows
 from labelsieve.models.choose import TEXT, SampleInfo, SelectorRequest, choose_selector
 from labelsieve.models.stored_classifier import STORABLE, to_arrays
 from labelsieve.progress import Note, NoteKind
-from labelsieve.selection.refit import Refit
-from labelsieve.selection.refit import trusted_samples as trusted_rows
 from labelsieve.types import SELECTED, IntArray, LabelledData, Selection
 from labelsieve.workflow import model_file
 from labelsieve.workflow.model_file import EmbeddedSamples, Model, SampleReader, network_for
@@ -182,21 +181,22 @@ def check_training(run: RunFolder, data: LabelledData, settings: RunSettings) ->
 
     device = choose_device(settings.device)
     paper = settings.protocol == "paper"
-    method = check_method(data, settings, device, paper=paper)
-    if method is None:
+    checked = check_method(data, settings, device, paper=paper)
+    if checked is None:
         return
+    method, sizes = checked
     if data.kind == "text" and settings.network == "auto":  # learning the features of texts takes long
         return
     reader = SampleReader.learn(data) if data.kind == "text" else SampleReader(data.kind, SampleInfo.of(data).shape)
-    pictures = data.kind == "pictures"
-    sizes = TrainingSizes.choose(settings, len(data), pictures=pictures, device_type=device.type, paper=paper)
     network = sizes.network(settings.network, reader.info)
     _, factory = network_for(network, reader, len(data.classes), device.type)
     check_disk(run.path, factory, networks=method.networks)
 
 
-def check_method(data: LabelledData, settings: TrainSettings, device: torch.device, *, paper: bool) -> Method | None:
-    """Return the method after it checked its settings, as if every sample were selected; None for a classifier.
+def check_method(
+    data: LabelledData, settings: TrainSettings, device: torch.device, *, paper: bool
+) -> tuple[Method, TrainingSizes] | None:
+    """Return the method, which checked its settings as if every sample were selected, and sizes; None: a classifier.
 
     The user's own method may look at the samples, so it is checked when they are selected.
     """
@@ -209,7 +209,7 @@ def check_method(data: LabelledData, settings: TrainSettings, device: torch.devi
     method.views().check(pictures=pictures)
     if ":" not in settings.method:
         method.check(rehearsal_plan(data.y, method, len(data.classes)), sizes.epochs)
-    return method
+    return method, sizes
 
 
 def rehearsal_plan(labels: IntArray, method: Method, classes: int) -> Plan:

@@ -343,3 +343,14 @@ def test_where_most_files_are_not_there_the_way_to_them_is_asked_for(tmp_path: P
     source = listed(tmp_path, ["data\\black\\a.png", "data\\white\\b.png"])
     with pytest.raises(InputError, match=r"2 of 2 .*replace the backslashes"):
         load_source(source, ReadOptions(labelled=False))
+
+
+def test_run_folders_in_the_source_are_not_samples(tmp_path: Path) -> None:
+    root = two_classes(tmp_path)
+    for run in (root / "runs" / "first", root / "second"):
+        picture(run / "thumbnails" / "x.png")
+        (run / "run.json").write_text("{}")
+    lines = io.StringIO()
+    data = load_source(str(root), progress=Progress(stream=lines))
+    assert data.ids.tolist() == ["black/a.png", "white/b.png"] and data.classes == ("black", "white")
+    assert data.skipped == () and "runs" not in lines.getvalue() and "second" not in lines.getvalue()

@@ -83,7 +83,7 @@ def test_batches_are_what_the_definition_says(pictures: PictureFiles) -> None:
     for x, i, c in zip(run(store, index, code), index, code, strict=True):
         assert x.shape == (8, 6, CROP, CROP)
         np.testing.assert_allclose(x.numpy(), by_hand(pictures, i, c), atol=1e-5)
-    assert len(store.unreadable) == 1  # the corrupt file: grey, counted, and no reason to stop
+    assert len(store.pictures.unreadable) == 1  # the corrupt file: grey, counted, and no reason to stop
 
 
 def test_any_number_of_workers_gives_the_same_batches(pictures: PictureFiles, staged: StagedPictures) -> None:
@@ -92,7 +92,7 @@ def test_any_number_of_workers_gives_the_same_batches(pictures: PictureFiles, st
     for source, workers in ((pictures, 2), (staged, 0), (staged, 2)):
         with CropStream(source, crop=CROP, workers=workers) as store:
             assert same(run(store, index, code), reference), (type(source).__name__, workers)
-            assert len(store.unreadable) == 1
+            assert len(store.pictures.unreadable) == 1
 
 
 def test_an_epoch_stopped_in_its_middle_goes_on_in_order(pictures: PictureFiles) -> None:
@@ -151,7 +151,7 @@ def test_the_device_store_gives_the_same_batches(pictures: PictureFiles, staged:
             assert torch.equal(found[valid], x[valid])
             gathered = store._batch_by_gather(torch.as_tensor(i), torch.as_tensor(c))  # what a GPU does
             torch.testing.assert_close(gathered[valid], x[valid], rtol=1e-5, atol=1e-5)
-        assert len(store.unreadable) == 1
+        assert len(store.pictures.unreadable) == 1
 
 
 def test_decoding_into_the_device_store_by_processes_keeps_the_order(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_decoding_into_the_device_store_by_processes_keeps_the_order(tmp_path: P
     here = DevicePictures(found, crop=16, workers=0)
     there = DevicePictures(PictureFiles(found.root, found.names, ShorterSide(16)), crop=16, workers=2)
     assert torch.equal(here.pixels, there.pixels) and torch.equal(here.start, there.start)
-    assert here.unreadable == there.unreadable and len(there.unreadable) == 1
+    assert here.pictures.unreadable == there.pictures.unreadable and len(there.pictures.unreadable) == 1
 
 
 @pytest.mark.parametrize("kind", [CropStream, DevicePictures])

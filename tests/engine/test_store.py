@@ -47,8 +47,8 @@ def test_the_plain_code_changes_nothing_and_normalises():
 
 def test_a_test_set_takes_the_training_sets_normalisation():
     x = np.random.default_rng(1).integers(0, 100, (20, 16, 16, 3), dtype=np.uint8)
-    train, test = stage_pictures(x), None
-    test = stage_pictures(x + 100, like=train, augment=False)
+    train = stage_pictures(x)
+    test = stage_pictures(x + 100, statistics=(train.mean, train.std), augment=False)
     assert np.array_equal(train.mean, test.mean) and test.codes == 1
 
 

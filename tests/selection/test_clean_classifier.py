@@ -14,7 +14,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from labelsieve import INCV, CleanClassifier, InputError, noise, theory
-from labelsieve.selection.refit import trusted_samples
+from labelsieve.execute.sklearn_trainer import trusted_rows
 
 
 @parametrize_with_checks([CleanClassifier(GaussianNB(), n_iterations=1)])
@@ -56,7 +56,7 @@ def test_networks_are_refused_before_a_training() -> None:
 def test_samples_to_train_on() -> None:
     labels = np.array([0, 0, 1, 1, 2])
     suspicion = np.array([0.1, 0.9, 0.5, np.nan, 0.8])
-    assert trusted_samples(suspicion, labels).tolist() == [0, 2, 3, 4]  # the only label of class 2 stays
+    assert trusted_rows(suspicion, labels).tolist() == [0, 2, 3, 4]  # the only label of class 2 stays
 
 
 def test_frame_and_notebook() -> None:

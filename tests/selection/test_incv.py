@@ -424,6 +424,18 @@ def test_a_class_that_is_never_predicted_loses_no_labels():
     selection = drive(incv_steps(labels, 4, settings=INCVSettings(remove_ratio=2.0), seed=0), trainer)
     assert selection.candidate[rare].all() and selection.removed[:80].any()
     assert selection.noise is not None and selection.noise.known  # one class does not make everything unknown
+    assert selection.suspicion[rare].mean() == pytest.approx(selection.noise_ratio, abs=1e-3)
+    assert (selection.suggested_probability[rare] < 0.5).all()
+
+
+def test_precision_and_recall_are_expected_from_the_same_suspicions():
+    truth = np.arange(600) % 3
+    labels = truth.copy()
+    labels[:60] = (labels[:60] + 1) % 3
+    found = drive(incv_steps(labels, 3, seed=0), Scripted(truth, 3))
+    right = (1 - found.suspicion).sum()
+    assert found.expected_recall == pytest.approx(found.expected_precision * found.selected.sum() / right)
+    assert found.expected_recall <= 1
 
 
 def test_classes_too_rare_for_both_halves_are_one_note():
