@@ -53,7 +53,7 @@ def test_the_demo_shows_theory_measurement_and_gain(
     assert "accuracy on clean digits" in words
     # what the documentation says it prints, in this order
     quoted = page.split("```text\n")[1].split("```")[0].splitlines()
-    assert len(quoted) == 8
+    assert len(quoted) == 13
     printed = iter(words.splitlines())
     for line in quoted:  # on x86-64 and on ARM they differ by up to 0.6
         there = (numbers(other) for other in printed if NUMBER.sub("", other) == NUMBER.sub("", line))

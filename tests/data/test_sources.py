@@ -94,7 +94,7 @@ def test_label_file_brings_labels_to_a_source_without(tmp_path: Path) -> None:
         ("name,label\na,b\n", "no column 'id': its columns are name, label"),
         ("id,class\na,b\n", "no column 'label'"),
         ("id,label\na,b\na,c\n", "the id 'a'.*line 3"),
-        ("id,label\na,b\nb\n", "line 3: 1 cells"),
+        ("id,label\na,b\nb\n", "line 3: 1 cell,"),
         ("id,label\na,\n", "line 2"),
     ],
 )
