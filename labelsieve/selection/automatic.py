@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from labelsieve.class_balance import balanced
+from labelsieve.data.duplicates import MIN_DIFFERENT
 from labelsieve.selection.noise_model import (
     NoiseModel,
     TwoOpinions,
@@ -36,7 +37,7 @@ from labelsieve.selection.noise_model import (
     with_mean_posterior,
     without_meaning,
 )
-from labelsieve.selection.posterior import calibrate, of_unknown_classes, posterior_of
+from labelsieve.selection.posterior import calibrate, of_unlearnt_classes, posterior_of
 from labelsieve.selection.settings import which_epoch
 from labelsieve.selection.splits import Split, averaged, distinct_share, over_first_split, shared_out
 from labelsieve.selection.state import INCVState, Problem
@@ -172,7 +173,8 @@ def judged(state: INCVState, problem: Problem, unseen: Sequence[int]) -> INCVSta
         other_class = suspicion * posterior.predicted_right > 1 - suspicion
         # If no label of a class is selected, the classifier does not know the class: it says nothing about its labels.
         known_class = np.isin(given, given[verdict == SELECTED])
-        suspicion = of_unknown_classes(suspicion, given, ~known_class, model.estimate.ratio)
+        too_few = np.bincount(given, minlength=classes)[given] < MIN_DIFFERENT
+        suspicion = of_unlearnt_classes(suspicion, given, ~known_class & too_few, model.estimate.ratio)
         doubtful = (verdict == CANDIDATE) & other_class & checked & known_class
         rows = np.flatnonzero(doubtful)
         if state.remove_ratio is not None:

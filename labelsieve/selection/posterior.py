@@ -125,15 +125,15 @@ def log_odds_of(probability: FloatArray, least: float) -> FloatArray:
     return np.asarray(np.log(clipped / (1 - clipped)))
 
 
-def of_unknown_classes(suspicion: FloatArray, given: IntArray, unknown: BoolArray, ratio: float) -> FloatArray:
-    """Suspicion whose mean is the noise ratio in each class that the classifier does not know.
+def of_unlearnt_classes(suspicion: FloatArray, given: IntArray, unlearnt: BoolArray, ratio: float) -> FloatArray:
+    """Suspicion whose mean is the noise ratio in each class that has too few labels to be learnt.
 
     Such a class is never predicted, so each of its labels looks wrong, however sure the predictions are. The order
     within a class stays.
     """
     found = suspicion.copy()
-    for code in np.unique(given[unknown]):
-        rows = np.flatnonzero(unknown & (given == code))
+    for code in np.unique(given[unlearnt]):
+        rows = np.flatnonzero(unlearnt & (given == code))
         log_odds = log_odds_of(suspicion[rows], LEAST_ODDS)
         found[rows] = probability_of(log_odds + shift_to_mean(log_odds, ratio))
     return found

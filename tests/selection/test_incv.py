@@ -424,6 +424,15 @@ def test_a_class_that_is_never_predicted_loses_no_labels():
     selection = drive(incv_steps(labels, 4, settings=INCVSettings(remove_ratio=2.0), seed=0), trainer)
     assert selection.candidate[rare].all() and selection.removed[:80].any()
     assert selection.noise is not None and selection.noise.known  # one class does not make everything unknown
+
+
+def test_a_class_too_small_to_be_learnt_is_as_suspicious_as_all_labels():
+    truth = np.r_[np.arange(400) % 3, np.full(2, 3)]
+    labels = truth.copy()
+    labels[:80] = (labels[:80] + 1) % 3
+    rare = truth == 3
+    selection = drive(incv_steps(labels, 4, seed=0), Scripted(np.where(rare, 0, truth), 4))
+    assert selection.candidate[rare].all() and selection.suspicion[:80].min() > 0.9
     assert selection.suspicion[rare].mean() == pytest.approx(selection.noise_ratio, abs=1e-3)
     assert (selection.suggested_probability[rare] < 0.5).all()
 
