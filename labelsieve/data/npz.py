@@ -111,5 +111,8 @@ def _samples(x: NDArray[np.generic], path: Path) -> tuple[NDArray[np.generic], K
         rows = rows.astype(np.float32)
     bad = ~np.isfinite(rows).all(axis=1)
     if bad.any():
-        raise InputError(f"{path}: x has NaN or infinite values, first in {by_row(int(bad.argmax()))}")
+        raise InputError(
+            f"{path}: x has NaN or infinite values, first in {by_row(int(bad.argmax()))}; "
+            "replace them or remove these rows"
+        )
     return rows, "table"

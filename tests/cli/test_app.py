@@ -323,3 +323,16 @@ def test_a_note_is_told_once_a_command(monkeypatch: pytest.MonkeyPatch, capsys: 
         with warnings.catch_warnings():
             assert cli.run(["version"]) == 0
         assert capsys.readouterr().err.splitlines() == ["labelsieve: note: few", "labelsieve: note: many"]
+
+
+@pytest.mark.parametrize(("before", "after"), [(None, "passive"), ("active", "active")])
+def test_threads_of_a_command_wait_passively_unless_set(before: str | None, after: str) -> None:
+    code = (
+        "import os, sys; sys.argv = ['labelsieve', 'theory', '--ratio', '0.4', '--json']\n"
+        "from labelsieve.__main__ import main\n"
+        "try:\n    main()\nfinally:\n    print(os.environ['OMP_WAIT_POLICY'])"
+    )
+    env = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    env |= {} if before is None else {"OMP_WAIT_POLICY": before}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=100)
+    assert done.stdout.splitlines()[-1] == after, done.stderr
