@@ -16,7 +16,7 @@ from labelsieve import theory
 from labelsieve.csv_files import read_csv, write_csv
 from labelsieve.errors import InputError
 from labelsieve.selection.noise_model import fit_noise_model
-from labelsieve.selection.posterior import log_odds_of, posterior_of, probability_of, shift_to_mean
+from labelsieve.selection.posterior import LEAST_ODDS, log_odds_of, posterior_of, probability_of, shift_to_mean
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.selection.splits import distinct_share
 from labelsieve.selection.state import INCVState
@@ -31,9 +31,9 @@ from labelsieve.types import (
     Selection,
 )
 
-# The smallest suspicion in the log-odds of a selection, and of networks that have learnt the labels, which are too sure
-# (chosen on CIFAR-10 and photos: docs/reproduction.md, benchmarks/finish.md).
-LEAST_SUSPICION, LEAST_LEARNT_SUSPICION = 1e-4, 1e-2
+# The smallest suspicion in the log-odds of networks that have learnt the labels, which are too sure (chosen on CIFAR-10
+# and photos: docs/reproduction.md, benchmarks/finish.md).
+LEAST_LEARNT_SUSPICION = 1e-2
 SUGGESTIONS = "suggestions.csv"
 # `suspicion` is the probability that the label is wrong, `probability` that of the suggested label.
 SUGGESTION_COLUMNS = ("id", "label", "suspicion", "suggested", "probability")
@@ -107,7 +107,7 @@ def with_learnt_labels(suspicion: FloatArray, new: FloatArray) -> FloatArray:
     expected = suspicion[known].mean()
     variance = expected * (1 - expected)
     unexplained = (suspicion[known] * (1 - suspicion[known])).mean() / variance if variance > 0 else 0.0
-    of_first, of_second = log_odds_of(suspicion, LEAST_SUSPICION), log_odds_of(new, LEAST_LEARNT_SUSPICION)
+    of_first, of_second = log_odds_of(suspicion, LEAST_ODDS), log_odds_of(new, LEAST_LEARNT_SUSPICION)
     both = (1 - unexplained) / 2 * of_first + (1 + unexplained) / 2 * of_second
     log_odds = np.where(known, both, of_second)
     return probability_of(log_odds + shift_to_mean(log_odds[known], expected))

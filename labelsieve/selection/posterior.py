@@ -27,7 +27,7 @@ RANK_SHARE = 1e-3  # of suspicion that is the rank itself, so that no two levels
 BLOCK_ROWS = 1 << 13  # samples at a time: they stay in the processor's cache
 LEAST_SUSPICION = 1 / 3  # of a flagged label: clean labels have a low threshold of F1 (benchmarks/real-noise.md)
 CERTAIN = 1e-9  # a smaller 1 - confidence is rounding
-LEAST_ODDS = 1e-4  # the smallest probability in log-odds
+LEAST_ODDS = 1e-4  # the smallest suspicion of a selection in log-odds: a label may still turn out to be wrong
 
 
 class Posterior(NamedTuple):
