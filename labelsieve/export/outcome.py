@@ -2,16 +2,16 @@
 
 The fields of `ExportSettings` are the options of `labelsieve export`, its docstring is their help.
 
-The number of right suggestions is expected from decisions on a random sample of them, if there are enough, else from
-the probabilities of the run. These can be too high by as much as the noise estimate can: if only `low` of the labels
-are wrong instead of `ratio`, only `low / ratio` of the expected suggestions are right.
+How many suggestions are right, and how many dropped labels are wrong, is expected from decisions on random samples, if
+there are enough, else from the probabilities of the run. These can be too high by as much as the noise estimate can: if
+only `low` of the labels are wrong instead of `ratio`, only `low / ratio` of the expected suggestions are right.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from labelsieve.decisions import Choice
 from labelsieve.errors import InputError, Problems
 from labelsieve.progress import counted
-from labelsieve.report.facts import DEFAULT_CONFIDENCE, SAMPLE_SIZE, WHY_UNKNOWN, Facts, Group, SpotCheck
+from labelsieve.report.facts import DEFAULT_CONFIDENCE, SAMPLE_SIZE, WHY_UNKNOWN, Expected, Facts
 from labelsieve.types import SELECTED, BoolArray
 
 # Suggestions are refused if, by the low end of the noise estimate, fewer than this share of them is right. In
@@ -92,19 +92,6 @@ class ExportSettings:
         problems.stop_if_any()
 
 
-class Expected(NamedTuple):
-    """An expected number of samples."""
-
-    number: float
-    least: float  # by the low end of the noise estimate, or of the interval of the sample
-    decisions: int = 0  # on a random sample, from which the number follows; 0 if it follows from the noise model
-
-    def __str__(self) -> str:
-        least = f"at least {self.least:,.0f}" if round(self.least) else "perhaps none"
-        by = f", by {self.decisions} decisions on a random sample" if self.decisions else ""
-        return f"about {self.number:,.0f} of them ({least}{by})"
-
-
 @dataclass(frozen=True)
 class Outcome:
     """The label of every sample after the decisions (class codes), whether it stays, and what was not decided."""
@@ -172,37 +159,25 @@ def resolve_labels(facts: Facts, settings: ExportSettings) -> Outcome:
     """Apply the decisions, and what `settings` request for suspects without one."""
     columns, state, probability = facts.columns, facts.log.state, facts.suggested_probability
     pending = columns.suspect() & (state == Choice.UNDECIDED)
-    applied, dropped = np.zeros((2, len(columns)), dtype=bool)
+    suggested, dropping = np.zeros((2, len(columns)), dtype=bool)
     if settings.changes_undecided and probability is None:
         raise InputError(
             f"{facts.run.path} has no probabilities (protocol paper), which --apply suggested and --drop-suspects "
             "need; --what selected leaves all suspects out"
         )
     if settings.apply == "suggested" and probability is not None:
-        applied = pending & (np.nan_to_num(probability, nan=-1.0) >= settings.min_confidence)
+        suggested = columns.suspect() & (np.nan_to_num(probability, nan=-1.0) >= settings.min_confidence)
     if settings.drop_suspects is not None:
-        open_suspects = (state == Choice.UNDECIDED) & (columns.verdict != SELECTED) & ~applied
-        dropped = open_suspects & (np.nan_to_num(columns.suspicion, nan=-1.0) >= settings.drop_suspects)
+        suspicious = np.nan_to_num(columns.suspicion, nan=-1.0) >= settings.drop_suspects
+        dropping = (columns.verdict != SELECTED) & suspicious & ~suggested
+    applied, dropped = pending & suggested, (state == Choice.UNDECIDED) & dropping
     label = np.where(facts.log.label >= 0, facts.log.label, columns.label)
     label = np.where(applied, columns.suggested, label).astype(np.int32)
     right, wrong, why = None, None, facts.why_unknown
     if why is None and probability is not None:
-        right = _expected_right(facts, applied, settings.min_confidence)
-        number = float(columns.suspicion[dropped].sum())
-        wrong = Expected(number, facts.least_wrong(number))
+        right = facts.expected_right(suggested, settings.min_confidence)
+        wrong = facts.expected_wrong(dropping)
     stays = (state != Choice.DROP) & ~dropped
     undecided, conflict = pending & ~applied & ~dropped, state == Choice.CONFLICT
     reason = WHY_UNKNOWN[why] if why is not None else ""
     return Outcome(label, stays, undecided, applied, dropped, conflict, right, wrong, reason)
-
-
-def _expected_right(facts: Facts, applied: BoolArray, confidence: float) -> Expected:
-    """How many of the applied suggestions are right."""
-    probability = facts.suggested_probability
-    assert probability is not None
-    sample = SpotCheck(facts.columns, probability).check(Group.SUGGESTED, confidence, facts.log)
-    if sample.known and sample.checked:
-        number = float(applied.sum()) * sample.right_suggestions / sample.checked
-        return Expected(number, float(applied.sum()) * sample.least_right, sample.checked)
-    number = float(probability[applied].sum())
-    return Expected(number, facts.least_wrong(number))

@@ -11,16 +11,17 @@ that were accepted together were not looked at.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from labelsieve.decisions import Choice, DecisionLog
 from labelsieve.labels_csv import LabelColumns, pair_counts
+from labelsieve.progress import counted
 from labelsieve.report.source_state import RunSource
 from labelsieve.runfolder import DECISIONS, RunFolder
 from labelsieve.selection.finalize import SUGGESTIONS, read_suggestions
@@ -50,24 +51,48 @@ class GroupCheck:
 
     @property
     def known(self) -> bool:
-        return self.checked >= min(MIN_CHECKED, self.size)
-
-    @property
-    def least_right(self) -> float:
-        """The low end of the 95 % interval of the share of right suggestions."""
-        return self.right_suggestions / max(self.checked, 1) - self.errors(self.right_suggestions)[0]
+        return is_known(self.checked, self.size)
 
     def errors(self, number: int) -> tuple[float, float]:
-        """How far the share of the group may be below and above that of its sample, which has this `number`.
+        return sampling_errors(number, self.checked, self.size)
 
-        The ends of the 95 % interval under Jeffreys' prior. If all of the group is checked, there is no error.
-        """
-        from scipy.special import betaincinv  # here, because the import takes long
 
-        share, left = number / max(self.checked, 1), math.sqrt(1 - self.checked / max(self.size, 1))
-        ends = (float(betaincinv(number + 0.5, self.checked - number + 0.5, end)) for end in (0.025, 0.975))
-        low, high = (left * abs(share - end) for end in ends)
-        return (low if number else 0.0), (high if number < self.checked else 0.0)
+def is_known(checked: int, size: int) -> bool:
+    """Whether a random sample says enough about its group."""
+    return checked >= min(MIN_CHECKED, size)
+
+
+def sampling_errors(number: int, checked: int, size: int) -> tuple[float, float]:
+    """How far the share of a group may be below and above that of its sample, which has this `number`.
+
+    The ends of the 95 % interval under Jeffreys' prior. If all of the group is checked, there is no error.
+    """
+    from scipy.special import betaincinv  # here, because the import takes long
+
+    share, left = number / max(checked, 1), math.sqrt(1 - checked / max(size, 1))
+    ends = (float(betaincinv(number + 0.5, checked - number + 0.5, end)) for end in (0.025, 0.975))
+    low, high = (left * abs(share - end) for end in ends)
+    return (low if number else 0.0), (high if number < checked else 0.0)
+
+
+class Expected(NamedTuple):
+    """An expected number of samples, such as right suggestions among those without a decision."""
+
+    number: float
+    least: float  # by the low end of the noise estimate, or of the intervals of the random samples
+    decisions: int = 0  # on random samples, from which the number follows; 0: it follows from the noise model
+
+    @property
+    def range(self) -> str:
+        """The least number, if it is smaller than the expected one."""
+        if round(self.least) == round(self.number):
+            return ""
+        return f"at least {self.least:,.0f}" if round(self.least) else "perhaps none"
+
+    def __str__(self) -> str:
+        by = f"by {counted(self.decisions, 'decision')} on a random sample" if self.decisions else ""
+        details = ", ".join(part for part in (self.range, by) if part)
+        return f"about {self.number:,.0f} of them" + (f" ({details})" if details else "")
 
 
 @dataclass(frozen=True)
@@ -96,17 +121,27 @@ class SpotCheck:
         mask = {Group.SUGGESTED: probable, Group.OTHER: other, Group.REST: ~self._suspect}[group]
         return np.asarray(self._order[mask[self._order]])
 
+    def sample(self, rows: IntArray, log: DecisionLog) -> IntArray:
+        """The reviewed rows from the start of a random order up to the first that is not."""
+        reviewed = log.reviewed[rows] & (log.state[rows] != Choice.CONFLICT)
+        return rows if reviewed.all() else rows[: int(np.argmin(reviewed))]
+
+    def is_wrong(self, rows: IntArray, log: DecisionLog) -> BoolArray:
+        """Whether the label of reviewed rows was changed or dropped."""
+        return np.asarray(log.state[rows] != Choice.KEEP)
+
+    def is_right(self, rows: IntArray, log: DecisionLog) -> BoolArray:
+        """Whether reviewed rows got their suggestion."""
+        return np.asarray((log.state[rows] == Choice.RELABEL) & (log.label[rows] == self.columns.suggested[rows]))
+
     def check(self, group: Group, confidence: float, log: DecisionLog) -> GroupCheck:
         rows, columns = self.rows(group, confidence), self.columns
-        reviewed = log.reviewed[rows] & (log.state[rows] != Choice.CONFLICT)
-        checked = int(np.argmin(reviewed)) if not reviewed.all() else len(rows)
-        sample = rows[:checked]
-        wrong = int(np.sum(log.state[sample] != Choice.KEEP))
-        right = int(np.sum((log.state[sample] == Choice.RELABEL) & (log.label[sample] == columns.suggested[sample])))
+        sample = self.sample(rows, log)
+        wrong, right = (int(count.sum()) for count in (self.is_wrong(sample, log), self.is_right(sample, log)))
         suspicion = columns.suspicion[rows][~np.isnan(columns.suspicion[rows])]
         model_wrong = float(suspicion.mean()) if len(suspicion) else 0.0
         model_right = float(self.probability[rows].mean()) if len(rows) and group is not Group.REST else math.nan
-        return GroupCheck(len(rows), checked, wrong, right, model_wrong, model_right)
+        return GroupCheck(len(rows), len(sample), wrong, right, model_wrong, model_right)
 
     def noise(
         self, log: DecisionLog, model: NoiseEstimate | None, confidence: float = DEFAULT_CONFIDENCE
@@ -201,9 +236,7 @@ class Facts:
     @property
     def checked_noise(self) -> CheckedNoise | None:
         """Share of wrong labels by decisions on random samples."""
-        if self.suggested_probability is None:
-            return None
-        return SpotCheck(self.columns, self.suggested_probability).noise(self.log, self.noise)
+        return None if self.spot_check is None else self.spot_check.noise(self.log, self.noise)
 
     @cached_property
     def no_class(self) -> BoolArray:
@@ -237,6 +270,49 @@ class Facts:
         """An expected number of wrong labels, by the low end of the noise estimate instead of its ratio."""
         noise = self.noise
         return number if noise is None or not noise.ratio > 0 else number * min(1.0, noise.low / noise.ratio)
+
+    @cached_property
+    def spot_check(self) -> SpotCheck | None:
+        """The random samples; None if the run has no probabilities."""
+        known = self.suggested_probability
+        return None if known is None else SpotCheck(self.columns, known)
+
+    def expected_right(self, among: BoolArray, confidence: float) -> Expected:
+        """How many suggestions of the samples `among` without a decision are right."""
+        assert self.spot_check is not None
+        return self._expected(among, self.spot_check.is_right, self.spot_check.probability, confidence)
+
+    def expected_wrong(self, among: BoolArray) -> Expected:
+        """How many labels of the samples `among` without a decision are wrong."""
+        assert self.spot_check is not None
+        return self._expected(among, self.spot_check.is_wrong, self.columns.suspicion, DEFAULT_CONFIDENCE)
+
+    def _expected(
+        self, among: BoolArray, hits: Callable[[IntArray, DecisionLog], BoolArray], model: FloatArray, confidence: float
+    ) -> Expected:
+        """The number of hits: in each group by its random sample if that is large enough, else by the noise model.
+
+        The part of a random sample that is `among` is a random sample of these rows.
+        """
+        assert self.spot_check is not None
+        number, squares, least, decisions = 0.0, 0.0, 0.0, 0
+        for group in Group:
+            rows = self.spot_check.rows(group, confidence)
+            sample = self.spot_check.sample(rows, self.log)
+            rows, sample = rows[among[rows]], sample[among[sample]]
+            left = int(np.sum(self.log.state[rows] == Choice.UNDECIDED))
+            if not left:
+                continue
+            if len(sample) and is_known(len(sample), len(rows)):
+                right = int(hits(sample, self.log).sum())
+                number += left * right / len(sample)
+                least += left * right / len(sample)
+                squares += (left * sampling_errors(right, len(sample), len(rows))[0]) ** 2
+                decisions += len(sample)
+            else:
+                by_model = float(np.nansum(model[rows[self.log.state[rows] == Choice.UNDECIDED]]))
+                number, least = number + by_model, least + self.least_wrong(by_model)
+        return Expected(number, max(0.0, least - math.sqrt(squares)), decisions)
 
     @property
     def why_unknown(self) -> WhyUnknown | None:

@@ -89,6 +89,9 @@ def headline(facts: Facts) -> str:
         return f"The share of wrong labels is unknown: {WHY_UNKNOWN[facts.why_unknown]}."
     if ratio is None:
         return f"{counted(found, 'label')} of {total:,} may be wrong." if found else "No label looks wrong."
+    if (checked := facts.checked_noise) is not None and not checked.unchecked:
+        ends = f"{percent(checked.low, 0)} to {percent(checked.high, 0)}"
+        return f"About {percent(checked.ratio, 0)} of the labels are wrong ({ends}, by your random decisions)."
     if facts.rough_noise is not None:
         low, high = (percent(end, 0) for end in facts.rough_noise)
         if low == percent(0.0, 0):
@@ -224,29 +227,28 @@ def accept_many(facts: Facts, run: str) -> Markup | None:
     """How many labels change if all suggestions above a probability are applied, and how many changes are right."""
     if facts.suggested_probability is None or facts.why_unknown:
         return None
-    rows = facts.suspects[facts.log.state[facts.suspects] == Choice.UNDECIDED]
-    probability = facts.suggested_probability[rows]
-    counts = [(p, probability[probability >= p]) for p in CONFIDENCES]
-
-    def expected(number: float) -> str:
-        if facts.rough_noise is None:
-            return f"about {number:,.0f}"
-        least = round(facts.least_wrong(number))
-        return f"about {number:,.0f}, {f'at least {least:,}' if least else 'perhaps none'}"
-
-    cells: list[list[object]] = [
-        [f"at least {percent(p)}", count(len(found)), expected(found.sum())] for p, found in counts if len(found)
-    ]
-    if not cells:
+    suspect, undecided = facts.columns.suspect(), facts.log.state == Choice.UNDECIDED
+    changes, right = {}, {}
+    for least in CONFIDENCES:
+        probable = suspect & (np.nan_to_num(facts.suggested_probability, nan=-1.0) >= least)
+        if number := int(np.sum(probable & undecided)):
+            changes[least], right[least] = number, facts.expected_right(probable, least)
+    if not changes:
         return None
+    cells: list[list[object]] = [
+        [f"at least {percent(p)}", count(changes[p]), ", ".join(filter(None, (f"about {n.number:,.0f}", n.range)))]
+        for p, n in right.items()
+    ]
     heads = [("probability of the suggestion", False), ("labels that change", True), ("expected to be right", True)]
-    most = max(p for p, found in counts if len(found))
-    command = f"labelsieve export {run} --apply suggested --min-confidence {min(DEFAULT_CONFIDENCE, most)}"
-    changes = int(np.sum(probability >= min(DEFAULT_CONFIDENCE, most)))
-    text = f"First review {min(SAMPLE_SIZE, changes)} random ones on the review page (key a). The page then compares"
-    text += " these numbers with your decisions."
-    if facts.rough_noise is not None:
-        text += " The noise estimate is rough, so the number of right suggestions is uncertain."
+    chosen = min(DEFAULT_CONFIDENCE, max(changes))
+    command = f"labelsieve export {run} --apply suggested --min-confidence {chosen}"
+    if reviewed := right[chosen].decisions:
+        text = f"From {percent(chosen)} on, the expected number follows from {counted(reviewed, 'random decision')}."
+    else:
+        text = f"First review {min(SAMPLE_SIZE, changes[chosen])} random ones on the review page (key a): the expected"
+        text += " number then follows from your decisions."
+        if facts.rough_noise is not None:
+            text += " The noise estimate is rough, so the number of right suggestions is uncertain."
     inner = table(heads, cells, caption="Undecided suspects")
     return el("li", el("strong", "Or apply all probable suggestions. "), el("code", command), f" {text}", inner)
 
@@ -365,7 +367,9 @@ def suspects(facts: Facts, samples: Samples, *, most: int) -> Markup:
     if facts.suggested_probability is None:
         text += "Suspicion is a rank between 0 and 1, not a probability."
     else:
-        text += "Labels that are probably wrong are struck through. Percentages are estimated probabilities."
+        text += "Labels that are probably wrong are struck through. Percentages are estimated probabilities"
+        rough = ", which can be much too high: the noise estimate is rough." if facts.rough_noise is not None else "."
+        text += rough
     return section("suspects", title, el("p", text), _cards(samples, cards))
 
 

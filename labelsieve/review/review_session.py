@@ -142,8 +142,7 @@ class ReviewSession:
         self.columns, self.log, self.no_class, self.suspects = facts.columns, facts.log, facts.no_class, facts.suspects
         if not len(self.columns):
             raise InputError(f"{run.path} has no samples to review")
-        probability = self.suggested_probability = facts.suggested_probability
-        self.spot_check = None if probability is None else SpotCheck(self.columns, probability)
+        self.suggested_probability, self.spot_check = facts.suggested_probability, facts.spot_check
         self.queues = Queues(self.columns, self.log, self.spot_check, self.no_class)
         self.samples = open_samples(run, self.columns)
         self.duplicates = Duplicates(self.columns)
@@ -172,6 +171,12 @@ class ReviewSession:
         found = [self.samples.state.explanation]
         if self.why_unknown is not None:
             found.append(f"{WHY_UNKNOWN[self.why_unknown]}: {WARNINGS[self.why_unknown]}")
+        elif self.facts.rough_noise is not None:
+            low, high = (f"{100 * end:.0f}" for end in self.facts.rough_noise)
+            found.append(
+                f"the noise estimate is rough ({low} to {high} % of the labels may be wrong), so the percentages can "
+                "be much too high: review a random sample (key a) to learn how many suspects are wrong"
+            )
         if problem := self.log.problem():
             found.append(f"decisions.csv, {problem}; correct or remove it before you export")
         return [f"{sentence[0].upper()}{sentence[1:].rstrip('.')}." for sentence in found if sentence]
@@ -308,14 +313,14 @@ class ReviewSession:
             found = self.spot_check.check(group, confidence, self.log)
             numbers = {name: value if isinstance(value, int) else _number(value) for name, value in vars(found).items()}
             groups[group.value] = {"sample": min(SAMPLE_SIZE, found.size)} | numbers
-        rows = self._acceptable(confidence)
+        probable = np.zeros(len(self.columns), dtype=bool)
+        probable[self.spot_check.rows(Group.SUGGESTED, confidence)] = True
         noise = self.spot_check.noise(self.log, self.facts.noise, confidence)
         return {
             "groups": groups,
             "noise_ratio": self.facts.noise_ratio,
-            "acceptable": len(rows),
-            "expected_right": _number(right := float(self.spot_check.probability[rows].sum())),
-            "least_right": _number(right if self.facts.rough_noise is None else self.facts.least_wrong(right)),
+            "acceptable": len(self._acceptable(confidence)),
+            "expected": str(self.facts.expected_right(probable, confidence)),
             "noise": None if noise is None else {name: _number(value) for name, value in vars(noise).items()},
         }
 

@@ -10,11 +10,14 @@ import pytest
 
 from labelsieve.decisions import append_decision
 from labelsieve.errors import InputError
+from labelsieve.export.outcome import ExportSettings, resolve_labels
 from labelsieve.report import render_report, write_report
-from labelsieve.report.facts import Facts, Group, GroupCheck, SpotCheck
+from labelsieve.report.facts import Facts, Group, SpotCheck, sampling_errors
 from labelsieve.report.html import percent
 from labelsieve.report.samples import Samples
+from labelsieve.report.sections import headline
 from labelsieve.report.source_state import RunSource
+from labelsieve.review.review_session import ReviewSession
 from labelsieve.runfolder import RunFolder
 from labelsieve.types import NoiseEstimate, Trust, WhyUnknown
 
@@ -58,7 +61,7 @@ def test_a_rough_estimate_is_shown_as_an_interval(runs, tmp_path):
     run = runs.pictures(tmp_path, n=48)
     runs.write_suggestions(run, lambda place: 0.95)
     right = 0.95 * len(Facts.read(run).suspects)
-    assert f'<td class="n">about {right:.0f}</td>' in html(ratio=0.25)
+    assert f'<td class="n">about {right:.0f}' in html(ratio=0.25)
     rough = html(trust="rough", low=0.05, high=0.4)
     assert "<h1>Between 5\u202f% and 40\u202f% of the labels look wrong.</h1>" in rough
     assert f'<td class="n">about {right:.0f}, at least {right / 5:.0f}</td>' in rough
@@ -339,7 +342,7 @@ def test_probabilities_are_shown_if_the_run_has_them(runs, tmp_path):
     after = write_report(run).read_text(encoding="utf-8")
     assert after.count("88\u202f% likely right") == after.count('<li class="suspect">') > 0
     assert f"{percent(float(columns.suspicion[suspects[0]]))} likely wrong" in after
-    assert "--min-confidence" in after and f'<td class="n">about {0.875 * len(suspects):.0f}</td>' in after
+    assert "--min-confidence" in after and f'<td class="n">about {0.875 * len(suspects):.0f}' in after
 
 
 def test_random_decisions_give_their_own_noise_ratio(runs, tmp_path):
@@ -379,9 +382,45 @@ def test_groups_without_a_random_sample_are_as_uncertain_as_the_model(runs, tmp_
     ("right", "checked", "least"), [(20, 20, 0.883), (10, 10, 0.783), (0, 20, 0.0), (10, 20, 0.293)]
 )
 def test_the_least_share_of_a_sample_is_the_low_end_of_its_interval(right, checked, least):
-    check = GroupCheck(10**9, checked, right, right, 0.5, 0.5)
-    assert check.least_right == pytest.approx(least, abs=0.002)
-    assert GroupCheck(checked, checked, right, right, 0.5, 0.5).least_right == right / checked
+    assert right / checked - sampling_errors(right, checked, 10**9)[0] == pytest.approx(least, abs=0.002)
+    assert sampling_errors(right, checked, checked) == (0.0, 0.0)
+
+
+def test_report_review_and_export_expect_the_same_number_of_right_suggestions(runs, tmp_path):
+    """Before decisions by the noise model, after a random sample by the decisions, for suggestions and for drops."""
+    run = runs.text(tmp_path, n=200)
+    runs.write_suggestions(run, lambda place: 0.95)
+    before = Facts.read(run)
+    suspect = before.columns.suspect()
+    by_model = before.expected_right(suspect, 0.9)
+    assert by_model.number == pytest.approx(0.95 * suspect.sum()) and by_model.decisions == 0
+    assert before.expected_wrong(suspect).number == pytest.approx(before.columns.suspicion[suspect].sum())
+    sample = SpotCheck(before.columns, before.suggested_probability).rows(Group.SUGGESTED, 0.9)[:20].tolist()
+    for place, row in enumerate(sample):
+        suggestion = before.columns.name(int(before.columns.suggested[row]))
+        decision = ("keep", "") if place % 2 else ("relabel", suggestion)
+        append_decision(run / "decisions.csv", before.columns.id(row), *decision)
+    after = Facts.read(run)
+    left = int(suspect.sum()) - 20
+    for found in (after.expected_right(suspect, 0.9), after.expected_wrong(suspect)):
+        assert found.number == pytest.approx(left / 2) and found.decisions == 20 and 0 < found.least < found.number
+    settings = ExportSettings(apply="suggested")
+    assert resolve_labels(after, settings).right == after.expected_right(suspect, settings.min_confidence)
+    assert ReviewSession(run).check(0.9)["expected"] == str(after.expected_right(suspect, 0.9))
+    assert f"about {left / 2:,.0f}" in write_report(run).read_text(encoding="utf-8")
+
+
+def test_the_headline_is_the_ratio_by_random_decisions_if_all_groups_were_sampled(runs, tmp_path):
+    run = runs.table(tmp_path)
+    runs.write_suggestions(run, lambda place: 0.95)
+    facts = Facts.read(run)
+    check = SpotCheck(facts.columns, facts.suggested_probability)
+    for row in check.rows(Group.SUGGESTED, 0.9).tolist():
+        append_decision(run / "decisions.csv", facts.columns.id(row), "drop")
+    assert "random decisions" not in headline(Facts.read(run))
+    for row in check.rows(Group.REST, 0.9)[:20].tolist():
+        append_decision(run / "decisions.csv", facts.columns.id(row), "keep")
+    assert "random decisions" in headline(Facts.read(run))
 
 
 def test_a_suspect_shows_how_likely_its_label_is_wrong_and_the_decision(runs, tmp_path):

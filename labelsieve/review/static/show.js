@@ -240,13 +240,11 @@ const Show = (() => {
   // The dialog for accepting many suggestions: what the model expects, and what the random samples say.
   function check(answer) {
     const count = (n) => Math.round(n).toLocaleString("en"), many = answer.acceptable, group = answer.groups.suggested;
-    const range = count(answer.least_right) !== count(answer.expected_right); // the noise estimate is rough
-    const expected = `About ${count(answer.expected_right)}${range ? ` (${Math.round(answer.least_right) ? `at least ${count(answer.least_right)}` : "perhaps none"})` : ""}`;
-    $("bulk-expected").textContent = `${count(many)} undecided suspect${many === 1 ? "" : "s"} would get the suggested label. ${expected} of these changes are expected to be right.`;
+    $("bulk-expected").textContent = `${count(many)} undecided suspect${many === 1 ? "" : "s"} would get the suggested label${many ? `, ${answer.expected} expected to be right` : ""}.`;
     const left = group.sample - group.checked, right = group.right_suggestions;
     $("bulk-checked").textContent = left > 0
       ? `Review a random sample of ${group.sample} first: ${left} left.`
-      : `${right} of your ${group.checked} ${right === 1 ? "was" : "were"} right; the model expected ${(group.checked * (group.model_right ?? 0)).toFixed(1)}.${many ? ` According to your sample, about ${count(many * right / Math.max(group.checked, 1))} of the ${count(many)} are right.` : ""}`;
+      : `${right} of your ${group.checked} ${right === 1 ? "was" : "were"} right; the model expected ${(group.checked * (group.model_right ?? 0)).toFixed(1)}.`;
     if (!group.size) $("bulk-checked").textContent = "No suggestion is that probable.";
     $("check-suggested").hidden = left <= 0;
     $("bulk-accept").disabled = left > 0 || !many;
