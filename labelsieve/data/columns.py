@@ -194,6 +194,10 @@ def encoding_of(x: Any) -> Encoding | None:
 
 # ---------------------------------------------------------------- learning an encoding
 
+# A number with a unit or separators, such as €48,463, 5 kg or 1'200; not a code of letters and digits.
+_DIGITS = r"\d[\d.,' ]*"
+AMOUNT = rf"^\s*([^\w\s]{{1,3}}\s*{_DIGITS}|{_DIGITS}\s*([^\w\s]{{1,3}}|[A-Za-z]{{1,3}})|\d{{1,3}}([,' ]\d{{3}})+)\s*$"
+
 
 def learn_encoding(table: Any, origin: Origin, *, texts: Sequence[str] = (), commas: bool = False) -> Encoding:
     """Find out what the feature columns of a pyarrow table are.
@@ -226,10 +230,28 @@ def learn_encoding(table: Any, origin: Origin, *, texts: Sequence[str] = (), com
     encoding = Encoding(tuple(columns), features)
     if encoding.commas:
         origin.note(f"decimal commas in {join_names(list(map(quote_name, encoding.commas)))}")
-    many = [quote_name(column.name) for column in columns if column.others]
+    many = [column.name for column in columns if column.others]
+    amounts = {name: example for name in many if (example := _amount(table.column(name)))}
+    for name, example in amounts.items():
+        origin.note(
+            f"column {quote_name(name)} is read as categories: values such as {example!r} are not plain numbers; "
+            "remove units, currency signs and thousands separators"
+        )
+    many = [quote_name(name) for name in many if name not in amounts]
     if many:
         origin.note(f"only the {MAX_LEVELS - 1} most frequent values are used separately in {join_names(many)}")
     return encoding
+
+
+def _amount(values: Any) -> str:
+    """The first value of a column in which most values are numbers with a unit or separators; else empty."""
+    import pyarrow.compute as pc
+
+    if not is_text(values.type):
+        return ""
+    filled = values.filter(pc.not_equal(values, ""))  # also removes nulls
+    found = filled.filter(pc.match_substring_regex(filled, AMOUNT))
+    return str(found[0].as_py()) if 2 * len(found) > len(filled) else ""
 
 
 def is_id(values: Any, commas: bool) -> bool:
@@ -242,7 +264,7 @@ def _are_ids(values: Any) -> bool:
     """More than `MAX_LEVELS` words without spaces, all different."""
     import pyarrow.compute as pc
 
-    if not is_text(values.type):
+    if not is_text(values.type) or _amount(values):
         return False
     filled = values.filter(pc.not_equal(values, ""))  # also removes nulls
     if len(filled) <= MAX_LEVELS or pc.any(pc.match_substring_regex(filled, r"\s")).as_py():

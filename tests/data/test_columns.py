@@ -57,6 +57,15 @@ def test_other_texts_among_numbers_are_missing_in_prediction_too(tmp_path: Path)
         load(tmp_path / "n.csv", ["a", "2024-01-01"], **new)
 
 
+@pytest.mark.parametrize("form", ["€{}", "{} kg", "${}.50", "{} %", "1'{}"])
+def test_a_note_explains_that_amounts_are_not_read_as_numbers(tmp_path: Path, form: str) -> None:
+    rows = ["a,b,label", *(f"{form.format(200 + i)},{i % 7},{'xy'[i % 2]}" for i in range(120))]
+    _, said = load(tmp_path / "t.csv", rows)
+    assert "column a is read as categories" in said and form.format(200) in said
+    codes = ["a,b,label", *(f"K{200 + i} b,{i % 7},{'xy'[i % 2]}" for i in range(120))]
+    assert "is read as categories" not in load(tmp_path / "codes.csv", codes)[1]
+
+
 def test_dates_are_one_column_of_days(tmp_path: Path) -> None:
     rows = ["since,label", *(f"2024-0{1 + i % 9}-1{i % 10},{'xy'[i % 2]}" for i in range(60))]
     data, _ = load(tmp_path / "t.csv", rows)
