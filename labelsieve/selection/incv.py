@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from labelsieve.data.duplicates import MIN_DIFFERENT
 from labelsieve.progress import counted
 from labelsieve.selection import algorithm2, automatic
 from labelsieve.selection.finalize import finish
@@ -51,6 +52,8 @@ def incv_steps(
         state = yield from iteration(state, problem)
         if on_iteration is not None:
             on_iteration(state)
+    if note := mostly_removed_classes(state, problem):
+        state = replace(state, notes=(*state.notes, note))
     return finish(state, classes, settings)
 
 
@@ -96,6 +99,21 @@ def with_history(before: INCVState, after: INCVState, line: dict[str, Any], prob
     if settings.protocol == "auto" and k < settings.n_iterations and changed.sum() < LEAST_CHANGE * n:
         after = after.stop(f"it changed the verdict of {int(changed.sum()):,} of {n:,} samples, too few to continue")
     return after
+
+
+def mostly_removed_classes(state: INCVState, problem: Problem) -> str:
+    """A note on classes that lost most of their labels although most labels of the data stay."""
+    number = np.bincount(problem.given, minlength=problem.classes)
+    removed = np.bincount(problem.given[state.removed], minlength=problem.classes)
+    if 2 * len(state.removed) > len(problem.given):
+        return ""
+    codes = np.flatnonzero((2 * removed > number) & (number >= MIN_DIFFERENT)).tolist()
+    if not codes:
+        return ""
+    return (
+        f"most labels of some classes were removed: {some_classes(codes, problem)}. The classifier may confuse these "
+        "classes with others: review their suspects before you use the result"
+    )
 
 
 def some_classes(codes: Sequence[int], problem: Problem) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -14,10 +15,11 @@ from hypothesis import strategies as st
 from labelsieve import noise, theory
 from labelsieve.errors import InputError
 from labelsieve.selection.algorithm2 import largest_losses
-from labelsieve.selection.incv import drive, drive_together, incv_steps, rare_classes
+from labelsieve.selection.incv import drive, drive_together, incv_steps, mostly_removed_classes, rare_classes
 from labelsieve.selection.settings import INCVSettings, authors_best_until, authors_remove_ratio, ncv_settings
 from labelsieve.selection.splits import halves, shared_out
-from labelsieve.types import Job, Scores, Trainer
+from labelsieve.selection.state import INCVState, Problem
+from labelsieve.types import REMOVED, Job, Scores, Trainer
 from labelsieve.workflow.select import StoredAnswers
 
 PAPER = INCVSettings(protocol="paper", pattern="symmetric")
@@ -454,3 +456,15 @@ def test_classes_too_rare_for_both_halves_are_one_note():
     selection = drive(incv_steps(truth, list("abcd"), settings=settings, seed=0), trainer)
     (note,) = [note for note in selection.notes if "'c'" in note]
     assert "'c' (1 label)" in note and "'d' (1 label)" in note
+
+
+def test_a_note_names_classes_that_lost_most_of_their_labels() -> None:
+    given = np.repeat([0, 1, 2], [60, 20, 4])
+    problem = Problem(given, 3, INCVSettings(), seed=0, names=("ash", "elm", "fir"))
+    state = INCVState.start(len(given), 3)
+    verdict = np.zeros(len(given), dtype=np.int8)
+    verdict[60:71] = REMOVED
+    verdict[80:] = REMOVED  # too few labels for a statement
+    note = mostly_removed_classes(replace(state, verdict=verdict), problem)
+    assert "'elm'" in note and "ash" not in note and "fir" not in note
+    assert not mostly_removed_classes(replace(state, verdict=np.full(len(given), REMOVED)), problem)  # strong noise
