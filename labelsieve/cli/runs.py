@@ -119,7 +119,7 @@ def train(
     stage = done.stage
     state = "already trained" if done.begun == "done" else f"trained in {stage['seconds']:.1f} s"
     model = done.path / "model.safetensors"
-    output.say(f"{settings.method_text()}, {stage['settings']['network']}: {state}", f"model: {model}")
+    output.say(f"{stage['settings']['train_method']}, {stage['settings']['network']}: {state}", f"model: {model}")
     output.answer({"run": done.path, "resumed": done.begun, "model": model, **stage, "notes": done.notes})
 
 
@@ -332,8 +332,10 @@ def predict(
     source
         Source, as for `run`. A folder may contain pictures without class folders.
     """
+    from labelsieve.runfolder import RunFolder
     from labelsieve.workflow.predict import predict_source
 
+    RunFolder.existing(run)  # a wrong run is reported before an output that exists
     problems = Problems()
     check_target(problems, "--to", options.to, source=source, force=options.force, example="predictions.csv")
     problems.stop_if_any()
