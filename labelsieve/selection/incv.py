@@ -51,7 +51,7 @@ def incv_steps(
         state = yield from iteration(state, problem)
         if on_iteration is not None:
             on_iteration(state)
-    return finish(state, classes, settings)
+    return finish(state, settings)
 
 
 def iteration(before: INCVState, problem: Problem) -> Generator[list[Job], list[Scores], INCVState]:
