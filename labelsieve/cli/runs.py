@@ -303,8 +303,8 @@ class PredictSource(SourceSettings):
     Parameters
     ----------
     split
-        Splits to read, separated by commas, or all. Default: all splits, or test with --score; for Hugging Face
-        datasets: train.
+        Splits to read, separated by commas, or all. Default: all splits, or test with --score; for CIFAR and
+        Hugging Face datasets: train.
     """
 
     split: str | None = None

@@ -5,7 +5,7 @@ none: names of numpy lead to functions of this module, which build arrays from b
 small files that would fill the memory.
 
 cifar10:DIR    cifar100:DIR    cifar10n:DIR?labels=worse|aggregate|random1|random2|random3|clean
-each with ?split=test for the test pictures
+each with --split train (the default), test or all
 """
 
 from __future__ import annotations
@@ -17,18 +17,22 @@ import pickletools
 import shlex
 import zipfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.data.read_options import parse_source
+from labelsieve.data.read_options import DEFAULTS, ReadOptions, choose_splits, parse_source
 from labelsieve.errors import InputError
 from labelsieve.files import open_archive, read_bytes, read_text
+from labelsieve.progress import SILENT, Progress
 from labelsieve.types import IntArray, LabelledData
 
 Pictures = NDArray[np.uint8]
+
+PARTS = ("train", "test")
 
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 CIFAR10N_LABELS = {
@@ -138,9 +142,10 @@ def _batches(folder: Path, layout: _Layout, part: str) -> list[Path]:
 
 
 def files(spec: str) -> list[Path]:
-    """Return the files that `load` reads."""
-    name, folder, part, _ = _parse(spec)
-    found = _batches(folder, _LAYOUTS["cifar100" if name == "cifar100" else "cifar10"], part)
+    """Return the files that `load` may read."""
+    name, folder, _ = _parse(spec)
+    layout = _LAYOUTS["cifar100" if name == "cifar100" else "cifar10"]
+    found = [file for part in PARTS for file in _batches(folder, layout, part)]
     return [*found, folder / HUMAN] if name == "cifar10n" else found
 
 
@@ -183,32 +188,31 @@ def class_names(folder: Path | str, name: str = "cifar10") -> tuple[str, ...]:
     return tuple(str(i) for i in range(layout.classes))
 
 
-def load(spec: str) -> LabelledData:
+def load(spec: str, reading: ReadOptions = DEFAULTS, progress: Progress = SILENT) -> LabelledData:
     """Read `cifar10:DIR`, `cifar100:DIR` or `cifar10n:DIR?labels=worse`."""
-    name, folder, part, chosen = _parse(spec)
+    name, folder, chosen = _parse(spec)
     base = "cifar10" if name == "cifar10n" else name
-    x, y = split(folder, base, part)
+    parts = choose_splits(PARTS, replace(reading, split=reading.split or "train"), spec, progress)
+    if name == "cifar10n" and parts != ["train"]:
+        raise InputError("cifar10n has labels of the training pictures only: read the test pictures of cifar10:DIR")
+    read = [split(folder, base, part) for part in parts]
+    x, y = _join(read)
     if name == "cifar10n":
-        if part == "test":
-            raise InputError("cifar10n labels only the training pictures: use cifar10:DIR?split=test for the test part")
         human = human_labels(folder, chosen)
         if len(human) != len(y):
             raise InputError(f"{HUMAN} has {len(human)} labels for {len(y)} pictures: copy the file of CIFAR-10N again")
         y = human
-    ids = np.array([f"{part}-{i:05d}" for i in range(len(y))])
+    ids = np.array([f"{part}-{i:05d}" for part, (_, own) in zip(parts, read, strict=True) for i in range(len(own))])
     return LabelledData(x=x, y=y, classes=class_names(folder, base), ids=ids, kind="pictures", name=name)
 
 
-def _parse(spec: str) -> tuple[str, Path, str, str]:
-    """Return the data set, its folder, the part and the labels."""
+def _parse(spec: str) -> tuple[str, Path, str]:
+    """Return the data set, its folder and the labels."""
     name, colon, _ = spec.partition(":")
     if not colon:
         raise InputError(f"cannot read {spec!r}: write cifar10:DIR, cifar100:DIR or cifar10n:DIR?labels=worse")
-    folder, options = parse_source(spec, name, ("split", "labels") if name == "cifar10n" else ("split",))
-    part = options.get("split", "train")
-    if part not in ("train", "test"):
-        raise InputError(f"{spec}: split={part} is unknown; choose train or test")
-    return name, Path(folder), part, options.get("labels", "worse")
+    folder, options = parse_source(spec, name, ("labels",) if name == "cifar10n" else ())
+    return name, Path(folder), options.get("labels", "worse")
 
 
 # ---------------------------------------------------------------- pickles

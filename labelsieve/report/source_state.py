@@ -82,15 +82,10 @@ class RunSource:
         return SourceTable.read(self.path, self.settings, typed=typed)
 
     def load(self, **options: Any) -> LabelledData:
-        """Read the samples as the run did, with other `ReadOptions`. Nothing is written: `stage=` is left out."""
+        """Read the samples as the run did, with other `ReadOptions`. Nothing is written."""
         if not self.name:
             raise InputError("this run does not name its source")
-        source = str(self.path)
-        if self.path is None:
-            name, _, query = self.name.partition("?")
-            kept = "&".join(part for part in query.split("&") if not part.startswith("stage="))
-            source = f"{name}?{kept}" if kept else name
-        return load_source(source, ReadOptions.of_run(self.settings, **options))
+        return load_source(str(self.path or self.name), ReadOptions.of_run(self.settings, **options))
 
     def words(self, corrected: str, *, table: bool) -> list[str]:
         """The arguments that read corrected labels as the run read its source.

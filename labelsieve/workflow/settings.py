@@ -66,8 +66,8 @@ class SourceSettings:
         Column names, separated by commas, for a file without a header row.
     split
         Splits to read, separated by commas, or all. A split is a folder named train, val, validation, valid, dev or
-        test, the rows with one of these values in the column split, or a split of a Hugging Face dataset. Default: all
-        splits except test; for Hugging Face datasets: train.
+        test, the rows with one of these values in the column split, or a split of CIFAR or a Hugging Face dataset.
+        Default: all splits except test; for CIFAR and Hugging Face datasets: train.
     """
 
     root: Path | None = None
