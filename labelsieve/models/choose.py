@@ -106,8 +106,8 @@ class SampleInfo:
         return self.small_pictures and self.count >= FAST_MIN_SAMPLES
 
     @classmethod
-    def of(cls, data: LabelledData, *, crop: int | None = None) -> SampleInfo:
-        """Describe samples that a source holds; `crop` limits the side of pictures that are read from files."""
+    def of(cls, data: LabelledData) -> SampleInfo:
+        """Describe samples that a source holds."""
         if data.kind == "text":
             return cls("text", len(data))
         if data.kind == "table":
@@ -121,7 +121,7 @@ class SampleInfo:
         if common is not None:
             height, width, channels = common
             return cls("pictures", len(data), (channels, height, width))
-        side = min(crop or CROP, int(data.x.side))
+        side = min(CROP, int(data.x.side))
         return cls("pictures", len(data), (3, side, side), in_memory=False)
 
     @property

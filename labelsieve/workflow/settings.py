@@ -406,8 +406,6 @@ class PlanRequest:
     ----------
     gpus
         Number of devices like this one that share the work.
-    crop
-        Side in pixels of the random crop of larger pictures.
     samples
         Number of samples to plan for. Default: that of the source.
     seconds
@@ -415,13 +413,12 @@ class PlanRequest:
     """
 
     gpus: int = 1
-    crop: int = 227
     samples: int | None = None
     seconds: float = 5.0
 
     def check(self, problems: Problems) -> None:
         """Collect what is wrong with the options."""
-        for name in ("gpus", "crop", "samples"):
+        for name in ("gpus", "samples"):
             check_at_least(problems, name, getattr(self, name), 1)
         problems.check(self.seconds > 0, f"--seconds must be above 0, got {self.seconds}")
 
