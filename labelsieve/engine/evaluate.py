@@ -17,13 +17,13 @@ from labelsieve.engine.device import fastest_convolutions
 from labelsieve.engine.rng import Generators, preserve_rng
 from labelsieve.engine.schedule import Schedule
 from labelsieve.models.layers import SequentialStack
-from labelsieve.types import TOP_CLASSES, IntArray, Scores, Store
+from labelsieve.types import TOP_CLASSES, FloatArray, IntArray, Scores, Store
 
 BYTES_PER_VALUE = 512  # of GPU memory per pixel of a chunk: about 50 million pixels with 24 GiB
 FEWEST_IN_CHUNK, MOST_IN_CHUNK = 64, 4096  # samples per network
 CPU_CHUNK = 512  # samples per network; bounds the memory of activations
 MOST_COMPARED = 2_000  # samples that `agreement` compares
-SCORED_AT_ONCE = 2**14  # samples whose probabilities `mean_scores` holds
+SCORED_AT_ONCE = 2**14  # samples whose probabilities `mean_probabilities` holds
 LEAST_PROBABILITY = 1e-38  # of a label, for a finite loss
 LEAST_OF_PRECISION = 0.85  # a network that learnt agrees with at least this share of the right labels
 LEAST_ABOVE_LARGEST = 0.15  # of the way from the share of the largest class to 1, if the precision is not known
@@ -165,18 +165,25 @@ def mean_scores(
     store: Store, factory: Factory, states: Sequence[NetworkState], labels: IntArray, samples: IntArray
 ) -> Scores:
     """The scores of samples with these labels by the mean prediction of the networks."""
-    factory = materialize(factory, store.shape)
     parts = []
+    for place, p in mean_probabilities(store, factory, states, samples):
+        of_label = p[np.arange(len(p)), labels[place]]
+        parts.append(Scores(p.argmax(1), of_label, p.max(1), -np.log(np.maximum(of_label, LEAST_PROBABILITY))))
+    return Scores.joined(parts)
+
+
+def mean_probabilities(
+    store: Store, factory: Factory, states: Sequence[NetworkState], samples: IntArray
+) -> Iterator[tuple[slice, FloatArray]]:
+    """The mean of the networks' probabilities of these samples, in chunks [M, c]."""
+    factory = materialize(factory, store.shape)
     with preserve_rng(store.device):
         Generators(store.device).seed(0)  # for networks that draw random numbers in inference too
         bundles = [Bundle(factory, [state], Schedule.incv_50(1), store.device) for state in states]
         for start in range(0, max(1, len(samples)), SCORED_AT_ONCE):
-            piece, given = (values[start : start + SCORED_AT_ONCE] for values in (samples, labels))
-            each = [probabilities(bundle, store, piece, 0).cpu().numpy() for bundle in bundles]
-            p = np.stack(each).mean(axis=0, dtype=np.float64)  # not on the device: MPS has no float64
-            of_label = p[np.arange(len(piece)), given]
-            parts.append(Scores(p.argmax(1), of_label, p.max(1), -np.log(np.maximum(of_label, LEAST_PROBABILITY))))
-    return Scores.joined(parts)
+            place = slice(start, start + SCORED_AT_ONCE)
+            each = [probabilities(bundle, store, samples[place], 0).cpu().numpy() for bundle in bundles]
+            yield place, np.stack(each).mean(axis=0, dtype=np.float64)  # not on the device: MPS has no float64
 
 
 def has_learnt(share: float, labels: IntArray, *, precision: float | None) -> bool:
