@@ -27,6 +27,7 @@ from labelsieve.engine.rng import preserve_rng
 from labelsieve.engine.schedule import Schedule
 from labelsieve.errors import InputError
 from labelsieve.models import kernels
+from labelsieve.models.kernels.reference import BETA_1, BETA_2, EPSILON
 from labelsieve.models.layers import BatchNorm, Stackable, stack_states, unstack_state
 
 Factory = Callable[..., nn.Module]
@@ -242,14 +243,14 @@ class Bundle(Networks):
         """One value per network, repeated for each of its parameters."""
         return per_network if self.n == 1 else per_network.index_select(0, self.owner)
 
-    def _adam(self, gradient: Tensor, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> None:
+    def _adam(self, gradient: Tensor) -> None:
         assert self.second is not None
-        self.first.lerp_(gradient, 1 - beta1)
-        self.second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
-        root = torch.sqrt(1 - beta2**self.count)
-        step = -self.rate * root / (1 - beta1**self.count)
+        self.first.lerp_(gradient, 1 - BETA_1)
+        self.second.mul_(BETA_2).addcmul_(gradient, gradient, value=1 - BETA_2)
+        root = torch.sqrt(1 - BETA_2**self.count)
+        step = -self.rate * root / (1 - BETA_1**self.count)
         # p -= rate * (m / (1-b1^t)) / (sqrt(v / (1-b2^t)) + eps), with both corrections moved into one factor
-        denominator = self.second.sqrt().add_(self._each(eps * root))
+        denominator = self.second.sqrt().add_(self._each(EPSILON * root))
         self.flat.addcmul_(self.first / denominator, self._each(step))
 
     def _sgd(self, gradient: Tensor) -> None:
