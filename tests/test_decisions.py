@@ -19,7 +19,7 @@ from labelsieve.decisions import (
 from labelsieve.errors import InputError
 from labelsieve.labels_csv import read_labels
 
-HEAD = "id,label,predicted,probability,loss,verdict,iteration,suspicion,suggested\n"
+HEAD = "id,label,predicted,probability,loss,verdict,iteration,suspicion,suggested,duplicates,outlier,confidence\n"
 IDS = ["a", "b,\nc", 'd"', "e", "=f"]
 
 
@@ -28,7 +28,7 @@ def small(folder):
         file.write(HEAD)
         writer = csv.writer(file)
         for i, id in enumerate(IDS):
-            writer.writerow([id, "cat", "dog\nx", 0.1, 2.3, "candidate", 0, 0.9 - i / 10, "dog\nx"])
+            writer.writerow([id, "cat", "dog\nx", 0.1, 2.3, "candidate", 0, 0.9 - i / 10, "dog\nx", "", "", 0.9])
     return folder / "decisions.csv", read_labels(folder / "labels.csv")
 
 
@@ -343,7 +343,8 @@ def test_a_decision_is_never_saved_for_another_sample_or_class(tmp_path):
     with (tmp_path / "labels.csv").open("w", newline="", encoding="utf-8") as file:
         file.write(HEAD)
         rows = [
-            [ids[i % 3] + str(i // 3), name, "", 0.1, 2.3, "candidate", 0, 0.9, "cat"] for i, name in enumerate(classes)
+            [ids[i % 3] + str(i // 3), name, "", 0.1, 2.3, "candidate", 0, 0.9, "cat", "", "", 0.9]
+            for i, name in enumerate(classes)
         ]
         csv.writer(file).writerows(rows)
     log = DecisionLog(tmp_path / "decisions.csv", read_labels(tmp_path / "labels.csv", classes))
