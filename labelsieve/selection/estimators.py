@@ -49,8 +49,34 @@ class RareClassWarning(UserWarning):
     """A class has too few samples to be in both halves; its labels could not be checked and stay candidates."""
 
 
+class MostLikelyClass:
+    """`predict` of the estimators that have `predict_proba`."""
+
+    classes_: NDArray[Any]
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Return the probability of each class."""
+        raise NotImplementedError
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most likely class of new samples.
+
+        Parameters
+        ----------
+        X : as in `fit`
+            The samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            The predicted classes.
+        """
+        likeliest = self.predict_proba(X).argmax(axis=1)
+        return np.asarray(self.classes_[likeliest])
+
+
 @dataclass(repr=False, eq=False)
-class Selector(BaseEstimator):  # type: ignore[misc]
+class Selector(MostLikelyClass, BaseEstimator):  # type: ignore[misc]
     """What the selection estimators have in common: parameters, `fit`, predictions, data frame, view in a notebook."""
 
     estimator: Any = None
@@ -125,22 +151,6 @@ class Selector(BaseEstimator):  # type: ignore[misc]
         X = check_samples(self, X, model=self.estimator, encoding=self._encoding, fitting=False)
         refit: Refit = self._refit
         return refit.predict_proba(self._choice.rows(unlabelled(X)), len(self.classes_))
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the most likely class of new samples.
-
-        Parameters
-        ----------
-        X : as in `fit`
-            The samples.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            The predicted classes.
-        """
-        likeliest = self.predict_proba(X).argmax(axis=1)
-        return np.asarray(self.classes_[likeliest])
 
     def to_frame(self) -> Any:
         """Return one row per sample: label, predicted, probability, loss, verdict, iteration, suspicion, suggested.

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
@@ -28,7 +27,7 @@ from labelsieve.engine.schedule import DEFAULT_RATE, auto_batch_size, auto_epoch
 from labelsieve.errors import InputError
 from labelsieve.execute.network_trainer import EngineTrainer
 from labelsieve.methods import METHODS, create
-from labelsieve.selection.estimators import store_selection, warn_about_rare_classes
+from labelsieve.selection.estimators import MostLikelyClass, store_selection, warn_about_rare_classes
 from labelsieve.selection.incv import drive, incv_steps
 from labelsieve.selection.inputs import check_lengths, check_samples, encode_labels, unlabelled, without_torch
 from labelsieve.selection.settings import INCVSettings
@@ -46,7 +45,7 @@ class WeakTrainingWarning(UserWarning):
 
 
 @dataclass(repr=False, eq=False)
-class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class RobustClassifier(MostLikelyClass, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Train a network on noisy labels: INCV selects samples, a robust method trains on them.
 
     Parameters
@@ -206,22 +205,6 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             mean = torch.stack(each).mean(0).numpy()
             found[start : start + ROWS_PER_BLOCK] = mean[: len(store) - start]
         return found
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the most likely class of each sample.
-
-        Parameters
-        ----------
-        X : as in `fit`
-            The samples.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            The predicted classes.
-        """
-        most_likely = self.predict_proba(X).argmax(1)
-        return np.asarray(self.classes_[most_likely])
 
     def _check_settings(self) -> INCVSettings:
         """Raise InputError for the first parameter that is wrong; return the settings of INCV."""
