@@ -366,7 +366,7 @@ def predict(
 
 def describe_unknown(scored: Accuracy, samples: int) -> list[str]:
     """Return lines on labels of classes that the model does not know, which count as wrong."""
-    from labelsieve.data.columns import join_names
+    from labelsieve.progress import join_names
 
     unknown, alike = scored.unknown_labels, scored.spelled_otherwise
     if not unknown:

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from labelsieve.csv_files import SPREADSHEETS, CsvFormat, header_of, read_arrow, read_rows
-from labelsieve.data.columns import join_names, quote_name
+from labelsieve.data.columns import quote_name
 from labelsieve.data.limited_reader import BYTES_PER_CELL, TOO_LARGE
 from labelsieve.data.resources import check_memory
 from labelsieve.errors import InputError, first_line
 from labelsieve.files import open_archive, open_file, regular_file, unpacked_limit
-from labelsieve.progress import Note, NoteKind
+from labelsieve.progress import Note, NoteKind, join_names
 
 CSV = (".csv", ".tsv", ".txt")
 PARQUET = (".parquet", ".pq")
