@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelsieve.data.read_options import DEFAULTS, ReadOptions, choose_splits, parse_source
-from labelsieve.errors import InputError
+from labelsieve.errors import InputError, first_line
 from labelsieve.files import open_archive, read_bytes, read_text
 from labelsieve.progress import SILENT, Progress
 from labelsieve.types import IntArray, LabelledData
@@ -316,8 +316,9 @@ def read_dict(path: Path, needs: str) -> dict[str, Any]:
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     except Exception as error:  # a damaged pickle raises errors of many types, some with its content
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(f"{path} is damaged or has more than plain arrays ({reason}): download it again") from error
+        raise InputError(
+            f"{path} is damaged or has more than plain arrays ({first_line(error)}): download it again"
+        ) from error
     raise InputError(f"{path} has no entry {needs!r}: check that it is the right file, or download it again")
 
 

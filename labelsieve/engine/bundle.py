@@ -25,7 +25,7 @@ from torch.nn.parameter import is_lazy
 from labelsieve.engine.parallel import ALONE, World, share_statistics
 from labelsieve.engine.rng import preserve_rng
 from labelsieve.engine.schedule import Schedule
-from labelsieve.errors import InputError
+from labelsieve.errors import InputError, first_line
 from labelsieve.models import kernels
 from labelsieve.models.kernels.reference import BETA_1, BETA_2, EPSILON
 from labelsieve.models.layers import BatchNorm, Stackable, stack_states, unstack_state
@@ -297,8 +297,7 @@ def build(factory: Callable[..., Any], name: str) -> nn.Module:
         inspect.signature(factory).bind()
     except (TypeError, ValueError) as problem:  # a partial with too many arguments raises ValueError
         how = "with only the number of classes" if isinstance(factory, partial) else "without arguments"
-        what = " ".join(str(problem).split())
-        raise InputError(f"{name} must return a network when it is called {how}: {what}") from None
+        raise InputError(f"{name} must return a network when it is called {how}: {first_line(problem)}") from None
     network = factory()
     if isinstance(network, nn.Module):
         return network
@@ -315,6 +314,6 @@ def _probe(network: nn.Module, shape: tuple[int, ...], name: str) -> Any:
                 return network.to(device).eval()(torch.zeros(PROBED, *shape, device=device))
         except Exception as error:  # a user's network can raise anything
             problem = problem or error
-    reason = " ".join(str(problem).split())[:200]
+    assert problem is not None
     kind = f"{type(problem).__name__}: " if not isinstance(problem, RuntimeError | ValueError) else ""
-    raise InputError(f"{name} cannot read samples of shape {list(shape)}: {kind}{reason}") from problem
+    raise InputError(f"{name} cannot read samples of shape {list(shape)}: {kind}{first_line(problem)}") from problem

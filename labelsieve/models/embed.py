@@ -24,7 +24,7 @@ import numpy as np
 
 from labelsieve.checks import imported
 from labelsieve.data.embedding_cache import EmbeddingModel, Encoder, Rows
-from labelsieve.errors import InputError, hub_unreachable
+from labelsieve.errors import InputError, first_line, hub_unreachable
 from labelsieve.files import check_free, content_folders, leads_outside, open_file, read_text, regular_file
 from labelsieve.types import Kind
 
@@ -235,8 +235,7 @@ def fetch_model(name: str, to: Path | None = None) -> Path:
     except (HFValidationError, RepositoryNotFoundError):
         raise InputError(f"{name} cannot be downloaded: Hugging Face has no such model, or requires a login") from None
     except Exception as problem:
-        reason = " ".join(str(problem).split())[:200]
-        raise InputError(f"{name} cannot be downloaded ({type(problem).__name__}: {reason})") from None
+        raise InputError(f"{name} cannot be downloaded ({type(problem).__name__}: {first_line(problem)})") from None
     check_model(folder, name)
     return folder
 
@@ -396,5 +395,4 @@ def _one_line(failed: str) -> Iterator[None]:
     except (InputError, KeyboardInterrupt, SystemExit, MemoryError):
         raise
     except BaseException as problem:
-        reason = " ".join(str(problem).split())[:200]
-        raise InputError(f"{failed} ({type(problem).__name__}: {reason})") from None
+        raise InputError(f"{failed} ({type(problem).__name__}: {first_line(problem)})") from None
