@@ -112,6 +112,7 @@ class Job:
         return found.hexdigest()[:16]
 
 
+AUGMENT = ("auto", "mirror", "shift", "none")  # how pictures are augmented in training
 TOP_CLASSES = 4  # classes stored per sample: nearly as good an average as all classes, in O(n) memory
 
 

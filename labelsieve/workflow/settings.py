@@ -15,9 +15,11 @@ from labelsieve.csv_files import parse_names
 from labelsieve.data.read_options import ReadOptions, option
 from labelsieve.errors import InputError, Problems
 from labelsieve.execute.build_trainer import LOSSES
+from labelsieve.execute.ray_cluster import is_ray
 from labelsieve.models.choose import NETWORKS, ModelChoice, SampleInfo, check_name
 from labelsieve.models.embed import AUTO, NO_EMBEDDING
 from labelsieve.selection.settings import PATTERNS, INCVSettings, ncv_settings
+from labelsieve.types import AUGMENT
 
 if TYPE_CHECKING:
     from labelsieve.engine.method import Method
@@ -38,7 +40,6 @@ SMALL_PICTURES_METHOD = "incv-posterior"
 # Options that have no effect on a selection from stored predictions.
 TRAINER_OPTIONS = ("model", "embed", "epochs", "loss", "repeats", "remove_ratio", "executor", "protocol", "iterations")
 NETWORK_OPTIONS = ("network", "train_epochs", "batch_size", "set", "augment")
-AUGMENT = ("auto", "mirror", "shift", "none")
 DEVICES = ("auto", "cpu", "cuda", "mps")
 MIN_PICTURE_SIDE = 8  # pixels; the smallest pictures that the small network reads
 
@@ -199,8 +200,8 @@ class SelectSettings(SourceSettings):
             check_known(problems, name, value, known)
         check_device(problems, self.device)
         check_seed(problems, self.seed)
-        local = self.executor in ("local", "ray") or self.executor.startswith("ray://")
-        problems.check(local, f"unknown --executor {self.executor!r}; choose local, ray or ray://HEAD:PORT")
+        known_executor = self.executor == "local" or is_ray(self.executor)
+        problems.check(known_executor, f"unknown --executor {self.executor!r}; choose local, ray or ray://HEAD:PORT")
         problems.attempt(check_name, self.model, option="--model")
         problems.check(
             _is_ratio(self.remove_ratio), f"--remove-ratio must be auto or a number >= 0, got {self.remove_ratio!r}"
