@@ -4,7 +4,7 @@ Probabilities come from `predict_proba`, else from a softmax of `decision_functi
 Decision functions have any scale; those that would be certain of most samples (a perceptron's) are scaled down first.
 Predictions are computed in chunks and reduced to a few numbers per sample: memory is O(n) plus one chunk.
 
-An executor is None or "serial", "threads", "processes", a number of workers, or an object with `map`
+An executor is None, "threads", "processes", a number of workers, or an object with `map`
 (`concurrent.futures`, `multiprocessing.Pool`). Each training has its own seed and results keep the order of the jobs,
 so that the result does not depend on the number of workers.
 """
@@ -37,7 +37,7 @@ SURE_LOG_ODDS = 5.0  # a probability of 99 %
 COLUMN_SAMPLES = 200  # samples whose prediction determines the columns of a decision function
 SMALLEST_PROBABILITY = 1e-12  # a probability of 0 has a loss of 27.6, not infinity
 RESPONSES = ("predict_proba", "decision_function", "predict")  # the best one first
-EXECUTORS = ("serial", "threads", "processes")
+EXECUTORS = ("threads", "processes")
 
 
 @runtime_checkable
@@ -201,7 +201,7 @@ def check_executor(executor: Any) -> None:
 def run_all(task: Callable[[Item], Result], items: Sequence[Item], executor: Any = None) -> Iterator[Result]:
     """Yield `task(item)` for each item, run by the executor."""
     check_executor(executor)
-    if executor is None or executor == "serial" or len(items) < 2 or executor == 1:
+    if executor is None or len(items) < 2 or executor == 1:
         return map(task, items)
     if isinstance(executor, HasMap):
         return iter(executor.map(task, items))
