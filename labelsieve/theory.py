@@ -23,7 +23,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from labelsieve.checks import between, whole
+from labelsieve.checks import check_integer, check_range
 from labelsieve.errors import InputError
 
 Matrix = NDArray[np.float64]
@@ -69,8 +69,8 @@ def symmetric(c: int, eps: float) -> Matrix:
            [0.2, 0.6, 0.2],
            [0.2, 0.2, 0.6]])
     """
-    whole("classes", c, least=2)
-    between("eps", eps, 0, 1)
+    check_integer("classes", c, least=2)
+    check_range("eps", eps, 0, 1)
     return np.full((c, c), eps / (c - 1)) + np.eye(c) * (1 - eps - eps / (c - 1))
 
 
@@ -98,8 +98,8 @@ def symmetric_inclusive(c: int, eps: float) -> Matrix:
     array([[0.8, 0.2],
            [0.2, 0.8]])
     """
-    whole("classes", c, least=2)
-    between("eps", eps, 0, 1)
+    check_integer("classes", c, least=2)
+    check_range("eps", eps, 0, 1)
     return np.full((c, c), eps / c) + np.eye(c) * (1 - eps)
 
 
@@ -128,8 +128,8 @@ def pair(c: int, eps: float) -> Matrix:
            [0. , 0.6, 0.4],
            [0.4, 0. , 0.6]])
     """
-    whole("classes", c, least=2)
-    between("eps", eps, 0, 1)
+    check_integer("classes", c, least=2)
+    check_range("eps", eps, 0, 1)
     return np.eye(c) * (1 - eps) + np.roll(np.eye(c), 1, axis=1) * eps
 
 
@@ -152,7 +152,7 @@ def cifar10_map(eps: float) -> Matrix:
     >>> theory.cifar10_map(0.4)[9, [1, 9]]  # truck becomes automobile
     array([0.4, 0.6])
     """
-    between("eps", eps, 0, 1)
+    check_range("eps", eps, 0, 1)
     t = np.eye(10)
     for source, target in CIFAR10_FLIPS.items():
         t[source, source], t[source, target] = 1 - eps, eps
@@ -415,8 +415,8 @@ def label_precision_bounds(t_ii: float, c: int) -> tuple[float, float]:
     >>> [round(bound, 3) for bound in theory.label_precision_bounds(0.6, 10)]
     [0.692, 0.953]
     """
-    whole("classes", c, least=2)
-    between("t_ii", t_ii, 0, 1)
+    check_integer("classes", c, least=2)
+    check_range("t_ii", t_ii, 0, 1)
     if t_ii == 0:
         return 0.0, 0.0
     right, wrong = t_ii**2, (1 - t_ii) ** 2
@@ -530,8 +530,8 @@ def ratio_from_accuracy(test_accuracy: float, c: int, pattern: str = "symmetric"
     >>> theory.ratio_from_accuracy(0.05, 10).in_reach
     False
     """
-    whole("classes", c, least=2)
-    between("test_accuracy", test_accuracy, 0, 1)
+    check_integer("classes", c, least=2)
+    check_range("test_accuracy", test_accuracy, 0, 1)
     if pattern not in ("symmetric", "pair"):
         raise InputError(f"pattern: {pattern!r} has no inverse; choose symmetric or pair")
     vertex = (c - 1) / c if pattern == "symmetric" else 0.5

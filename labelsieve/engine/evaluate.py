@@ -64,10 +64,10 @@ def outputs(bundle: Networks, store: Store, index: Tensor) -> Iterator[tuple[sli
             real = piece.shape[1]
             if store.device.type == "cuda":  # few widths, as cuDNN tries its algorithms for each
                 piece = torch.nn.functional.pad(piece, (0, (1 << (real - 1).bit_length()) - real))
-            own = bundle.world.mine(piece)
+            own = bundle.world.local_columns(piece)
             seen = [bundle.forward(store.batch(own, torch.full_like(own, view))).float() for view in store.views]
             mean = seen[0] if len(seen) == 1 else torch.stack([logits.log_softmax(2) for logits in seen]).mean(0)
-            logits = bundle.world.whole(mean, piece.shape[1])
+            logits = bundle.world.gather_columns(mean, piece.shape[1])
             yield slice(start, start + real), logits[:, :real]
 
 
@@ -131,10 +131,10 @@ def features(bundle: Bundle, store: Store, indices: IntArray, network: int) -> T
     with inference(chosen):
         for start in range(0, index.shape[1], size):
             piece = index[:, start : start + size]
-            own = chosen.world.mine(piece)
+            own = chosen.world.local_columns(piece)
             hidden = hidden_layer(chosen, store.batch(own, torch.full_like(own, store.plain)))
             mine = hidden.view(len(hidden), chosen.n, -1)[:, row].float()
-            found.append(chosen.world.whole(mine[None], piece.shape[1])[0])
+            found.append(chosen.world.gather_columns(mine[None], piece.shape[1])[0])
     return torch.cat(found)
 
 
@@ -169,7 +169,7 @@ def mean_scores(
     for place, p in mean_probabilities(store, factory, states, samples):
         of_label = p[np.arange(len(p)), labels[place]]
         parts.append(Scores(p.argmax(1), of_label, p.max(1), -np.log(np.maximum(of_label, LEAST_PROBABILITY))))
-    return Scores.joined(parts)
+    return Scores.concatenate(parts)
 
 
 def mean_probabilities(

@@ -59,7 +59,7 @@ def take(x: Any, index: IntArray) -> Any:
     return x[index] if isinstance(x, Shaped) else [x[i] for i in index.tolist()]
 
 
-def seeded(estimator: Any, seed: int) -> Any:
+def copy_with_seed(estimator: Any, seed: int) -> Any:
     """A fresh copy whose every `random_state`, also of nested steps, is `seed`."""
     from sklearn.base import clone
 
@@ -128,7 +128,7 @@ def fit(estimator: Any, x: Any, labels: IntArray, seed: int) -> tuple[Any, IntAr
         from sklearn.dummy import DummyClassifier
 
         return DummyClassifier().fit(x, labels), present
-    model = seeded(estimator, seed)
+    model = copy_with_seed(estimator, seed)
     limit_neighbours(model, len(labels))
     model.fit(x, labels)
     try:
@@ -177,7 +177,7 @@ def train_and_score_one(x: Any, estimator: Any, classes: int, job: Job) -> Score
     if not parts:
         empty = np.zeros(0)
         return Scores(np.zeros(0, dtype=np.int64), empty, empty, empty)
-    return Scores.joined(parts)
+    return Scores.concatenate(parts)
 
 
 @runtime_checkable

@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from labelsieve.checks import between, whole
+from labelsieve.checks import check_integer, check_range
 from labelsieve.engine.method import Batch, Method, Plan, State, TrainingView, sample_losses
 from labelsieve.models.kernels.reference import BETA_1, BETA_2, EPSILON
 
@@ -145,11 +145,11 @@ class MentorNet(Method):
     mentor_seed: int = 0
 
     def __post_init__(self) -> None:
-        between("mentornet: percentile", self.percentile, 0, 1)
+        check_range("mentornet: percentile", self.percentile, 0, 1)
         shares = {"decay": self.decay, "burn_in_dropout": self.burn_in_dropout, "dropout": self.dropout}
         for name, share in shares.items():
-            between(f"mentornet: {name}", share, 0, 1, ends="[)")
-        whole("mentornet: mentor_seed", self.mentor_seed)
+            check_range(f"mentornet: {name}", share, 0, 1, ends="[)")
+        check_integer("mentornet: mentor_seed", self.mentor_seed)
 
     def state(self, plan: Plan, *, samples: int, classes: int, epochs: int) -> State:
         trained = trained_mentor(classes, int(self.mentor_seed))  # torch does not accept numpy integers

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from labelsieve.checks import imported
+from labelsieve.checks import import_object
 from labelsieve.data.columns import TableX
 from labelsieve.data.embedding_cache import EmbeddedX
 from labelsieve.errors import InputError
@@ -428,7 +428,7 @@ def _own_model(
     """Return the user's own network factory or, unless `networks_only`, classifier."""
     named = isinstance(model, str)
     name, where = (model, f"{option} {model}") if named else (type(model).__name__, option)
-    found = imported(model, what=option) if named else model
+    found = import_object(model, what=option) if named else model
     if not networks_only:
         if isinstance(found, type) and isinstance(found, Classifier):
             if not named:

@@ -22,7 +22,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from labelsieve.checks import imported
+from labelsieve.checks import import_object
 from labelsieve.data.embedding_cache import EmbeddingModel, Encoder, Rows
 from labelsieve.errors import InputError, first_line, hub_unreachable
 from labelsieve.files import check_free, content_folders, leads_outside, open_file, read_text, regular_file
@@ -176,7 +176,7 @@ def load_encoder(
     if not isinstance(name, str) and callable(name):
         return FunctionEncoder(f"{name.__module__}:{name.__qualname__}", name)
     if _is_function(name):
-        return FunctionEncoder(name, imported(name, what=option))
+        return FunctionEncoder(name, import_object(name, what=option))
     folder = find_model(name, option=option)
     weights = check_model(folder, f"{option} {name}")
     model = EmbeddingModel(name, _digest(sorted(f for f in folder.rglob("*") if f.suffix in DESCRIPTIONS)))

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import ClassifierTags, check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from labelsieve.checks import whole
+from labelsieve.checks import check_integer
 from labelsieve.data.columns import TableX, encoding_of
 from labelsieve.data.duplicates import kept_together, with_duplicates
 from labelsieve.data.label_notes import label_notes, why_unknown
@@ -355,7 +355,7 @@ def select_and_store(selector: Selector, X: Any, y: Any, settings: INCVSettings,
     check_executor(selector.executor)
     check_loss(selector.loss)
     if selector.epochs is not None:
-        whole("epochs", selector.epochs, least=1, otherwise=", or None")
+        check_integer("epochs", selector.epochs, least=1, otherwise=", or None")
     original = X
     if selector.embed is not None:
         X = embed(X, selector.embed, device=selector.device)
@@ -400,7 +400,7 @@ def select_and_store(selector: Selector, X: Any, y: Any, settings: INCVSettings,
         # With protocol "paper" suspicion is not a probability: the selected samples are trained on.
         doubt = selection.suspicion if selector.protocol == "auto" else np.where(selection.selected, 0.0, 1.0)
         selector._refit = Refit.train(choice.classifier, choice.rows(data), codes, doubt, seed)
-    ranked = np.flatnonzero(selection.doubted(codes))
+    ranked = np.flatnonzero(selection.is_suspect(codes))
     ranked = ranked[np.argsort(-selection.suspicion[ranked], kind="stable")][:SHOWN_SUSPECTS]
     selector._suspects = [
         Suspect(i, sample_html(sample), selector.labels_[i], selector.predicted_[i], float(selection.suspicion[i]))
@@ -430,7 +430,9 @@ def store_selection(estimator: Any, selection: Selection, classes: NDArray[Any],
         setattr(estimator, f"{name}_", getattr(selection, name))
     for name in ("noise_ratio", "noise_known", "transition_matrix", "expected_precision", "expected_recall"):
         setattr(estimator, f"{name}_", getattr(selection, name))
-    estimator.suggested_ = classes[np.where(selection.doubted(given) & ~selection.selected, selection.predicted, given)]
+    estimator.suggested_ = classes[
+        np.where(selection.is_suspect(given) & ~selection.selected, selection.predicted, given)
+    ]
     estimator.noise_interval_, estimator.trust_ = None, None
     if selection.noise is not None:
         estimator.noise_interval_, estimator.trust_ = (selection.noise.low, selection.noise.high), selection.noise.trust

@@ -151,7 +151,7 @@ def judge_again(
 
 def write_suggestions(path: Path, data: LabelledData, selection: Selection) -> None:
     """Write suggestions.csv, unless the selection has no probabilities (protocol "paper")."""
-    rows = np.flatnonzero(selection.doubted(data.y))
+    rows = np.flatnonzero(selection.is_suspect(data.y))
     if np.isnan(selection.suggested_probability).all():
         return
     # Ranked as written, so that equal values keep the order of labels.csv and of the report.

@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from labelsieve.checks import between, is_number, whole
+from labelsieve.checks import check_integer, check_range, is_number
 from labelsieve.data.duplicates import copies_among
 from labelsieve.engine import Method, Plan, Store, train
 from labelsieve.engine.augment import check_augment, mirror_test
@@ -210,11 +210,11 @@ class RobustClassifier(MostLikelyClass, ClassifierMixin, BaseEstimator):  # type
         """Raise InputError for the first parameter that is wrong; return the settings of INCV."""
         for name in ("epochs", "selection_epochs", "batch_size"):
             if (value := getattr(self, name)) is not None:
-                whole(name, value, least=1, otherwise=", or None")
+                check_integer(name, value, least=1, otherwise=", or None")
         if not is_number(self.learning_rate) or not 0 < self.learning_rate < float("inf"):
             raise InputError(f"learning_rate: expected a number above 0, got {self.learning_rate!r}")
         if self.noise_ratio is not None:
-            between("noise_ratio", self.noise_ratio, 0, 1, ends="[)", otherwise=", or None")
+            check_range("noise_ratio", self.noise_ratio, 0, 1, ends="[)", otherwise=", or None")
         if self.method_settings is not None and not isinstance(self.method_settings, Mapping):
             raise InputError(f"method_settings: expected a dict, got {self.method_settings!r}")
         if not isinstance(self.together, bool | np.bool_):
