@@ -122,13 +122,13 @@ class Duplicates:
 
     def conflicting(self) -> BoolArray:
         """Whether each sample is in a group with different labels."""
-        found = np.zeros(len(self.columns), dtype=bool)
+        mask = np.zeros(len(self.columns), dtype=bool)
         if len(self._order):
             begins = np.flatnonzero(np.diff(self._groups, prepend=0))
             label = self.columns.label[self._order]
             differ = np.minimum.reduceat(label, begins) < np.maximum.reduceat(label, begins)
-            found[self._order] = np.repeat(differ, np.diff(np.append(begins, len(self._order))))
-        return found
+            mask[self._order] = np.repeat(differ, np.diff(np.append(begins, len(self._order))))
+        return mask
 
     def labels(self, rows: list[int]) -> list[list[int]]:
         """Class codes and their number in `rows`, the most frequent first."""

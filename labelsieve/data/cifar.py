@@ -121,14 +121,14 @@ def _labels(found: Any, path: Path, classes: int) -> IntArray:
 def split(folder: Path | str, name: str = "cifar10", part: str = "train") -> tuple[Pictures, IntArray]:
     """Return pictures [n,32,32,3] and labels of the training or the test part."""
     layout = _LAYOUTS[name]
-    found = _batches(Path(folder), layout, part)
-    if not found:
+    batches = _batches(Path(folder), layout, part)
+    if not batches:
         missing = ", ".join(layout.binary[part])
         command = shlex.join(["labelsieve", "data", "fetch", name, "--to", str(folder)])
         raise InputError(f"{folder} does not contain {name} ({missing}): download it with `{command}`")
-    if found[0].name in layout.binary[part]:
-        return _join([from_binary(file, label_bytes=layout.label_bytes, classes=layout.classes) for file in found])
-    return _join([from_python(file, label_key=layout.label_key, classes=layout.classes) for file in found])
+    if batches[0].name in layout.binary[part]:
+        return _join([from_binary(file, label_bytes=layout.label_bytes, classes=layout.classes) for file in batches])
+    return _join([from_python(file, label_key=layout.label_key, classes=layout.classes) for file in batches])
 
 
 def _batches(folder: Path, layout: _Layout, part: str) -> list[Path]:
@@ -145,8 +145,8 @@ def files(spec: str) -> list[Path]:
     """Return the files that `load` may read."""
     name, folder, _ = _parse(spec)
     layout = _LAYOUTS["cifar100" if name == "cifar100" else "cifar10"]
-    found = [file for part in PARTS for file in _batches(folder, layout, part)]
-    return [*found, folder / HUMAN] if name == "cifar10n" else found
+    batches = [file for part in PARTS for file in _batches(folder, layout, part)]
+    return [*batches, folder / HUMAN] if name == "cifar10n" else batches
 
 
 def _join(parts: Sequence[tuple[Pictures, IntArray]]) -> tuple[Pictures, IntArray]:

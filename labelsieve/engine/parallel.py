@@ -97,10 +97,10 @@ class World:
 
     def gather_values(self, value: Any) -> list[Any]:
         """The values of all processes, by rank."""
-        found: list[Any] = [value] * self.size
+        values: list[Any] = [value] * self.size
         if self.size > 1:
-            dist.all_gather_object(found, value)
-        return found
+            dist.all_gather_object(values, value)
+        return values
 
     def broadcast(self, value: Any) -> Any:
         """The value of the first process."""

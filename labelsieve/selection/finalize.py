@@ -167,10 +167,10 @@ def read_suggestions(path: Path) -> dict[str, float] | None:
     """Return the probability of the suggested label by id; None if the run has no such file."""
     if not path.is_file():
         return None
-    found = {}
+    probabilities = {}
     for line, (id, _, _, _, probability) in read_csv(path, SUGGESTION_COLUMNS):
         try:
-            found[id] = float(probability)
+            probabilities[id] = float(probability)
         except ValueError:
             raise InputError(f"{path}, line {line}: {probability!r} is not a number") from None
-    return found
+    return probabilities
