@@ -78,7 +78,7 @@ def one(
     x: Any, true: Any, given: Any, c: int, estimator: Any, seed: int,
 ) -> Row:  # fmt: skip
     selection = drive(incv_steps(given, c, seed=seed), SklearnTrainer(x, estimator, classes=c))
-    doubted = selection.doubted(given)
+    doubted = selection.is_suspect(given)
     return Row(
         dataset, model, pattern, ratio, selection.noise_ratio, given != true, 1 - selection.probability,
         selection.suspicion, selection.suggested_probability[doubted], (selection.predicted == true)[doubted],

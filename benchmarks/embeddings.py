@@ -37,7 +37,7 @@ from labelsieve import INCV, metrics, noise, theory
 from labelsieve.data.embedding_cache import EmbeddedX, EmbeddingModel, embedded_size, encode_batches
 from labelsieve.data.source import ReadOptions, load_source
 from labelsieve.execute.embed_samples import embed_data
-from labelsieve.execute.sklearn_trainer import MOST_SUSPICION, SklearnTrainer, seeded
+from labelsieve.execute.sklearn_trainer import MOST_SUSPICION, SklearnTrainer, copy_with_seed
 from labelsieve.models.choose import named_classifier
 from labelsieve.models.embed import load_encoder
 from labelsieve.models.tuned_logistic import STRENGTHS
@@ -45,7 +45,7 @@ from labelsieve.progress import Progress
 from labelsieve.selection.incv import drive, incv_steps
 from labelsieve.selection.noise_model import TwoOpinions, denoise, fit_noise_model
 from labelsieve.selection.posterior import posterior_of
-from labelsieve.selection.splits import averaged
+from labelsieve.selection.splits import average_scores
 from labelsieve.types import Job, LabelledData, Scores
 
 HERE = Path(__file__).parent
@@ -79,7 +79,7 @@ def candidates() -> dict[str, Any]:
 
 def default() -> Any:
     """The classifier that labelsieve uses for embeddings. It chooses C on a random split, which INCV seeds itself."""
-    return seeded(named_classifier("logistic", embedded=True), 0)
+    return copy_with_seed(named_classifier("logistic", embedded=True), 0)
 
 
 def read(kind: str, data: Path, vectors: str, cache: Path) -> LabelledData:
@@ -281,19 +281,19 @@ def rankings(scores: dict[str, tuple[Any, Scores]], given: Any, classes: int) ->
 
     def joined(*names: str) -> Scores:
         samples, found = zip(*(scores[name] for name in names), strict=True)
-        return Scores.joined(found).take(np.argsort(np.concatenate(samples)))
+        return Scores.concatenate(found).take(np.argsort(np.concatenate(samples)))
 
     held_out, again = joined("incv-1-1", "incv-1-2"), joined("incv-estimate-1", "incv-estimate-2")
     parts = [joined(f"incv-estimate-1-part{k}", f"incv-estimate-2-part{k}") for k in (1, 2)]
     denoised = denoise(held_out, given, classes)
-    used = averaged((denoised, again), given, classes)
+    used = average_scores((denoised, again), given, classes)
     model = fit_noise_model(used, given, classes, held_out=held_out, opinions=TwoOpinions(*parts, given))
     return {
         "p_y": 1 - held_out.probability,
         "p_y, denoised": 1 - denoised.probability,
         "p_y, trained on selected labels": 1 - again.probability,
         "mean of these two (used)": 1 - used.probability,
-        "mean without denoising": 1 - averaged((held_out, again), given, classes).probability,
+        "mean without denoising": 1 - average_scores((held_out, again), given, classes).probability,
         "order of the posterior": posterior_of(used, given, model).order,
     }
 

@@ -371,7 +371,7 @@ def disagreement_and_error(trainer: StoredAnswers, setting: Setting) -> dict[str
     if not pairs:
         return {"disagreement": None, "error": None}
     samples = np.concatenate([one[0] for one, _ in pairs])
-    first, second = (Scores.joined([pair[part][1] for pair in pairs]) for part in (0, 1))
+    first, second = (Scores.concatenate([pair[part][1] for pair in pairs]) for part in (0, 1))
     true, given = setting.true[samples], setting.given[samples]
     differ, confidence = first.predicted != second.predicted, first.confidence + second.confidence
     wrong = np.stack([first.predicted != true, second.predicted != true])

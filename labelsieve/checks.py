@@ -17,7 +17,7 @@ from labelsieve.errors import InputError
 LARGEST = 2**63 - 1  # the largest integer in a tensor
 
 
-def whole(name: str, value: Any, *, least: int = 0, otherwise: str = "") -> None:
+def check_integer(name: str, value: Any, *, least: int = 0, otherwise: str = "") -> None:
     """Check an integer of at least `least`. `otherwise` names other accepted values in the message."""
     if not (is_number(value) and isinstance(value, int | np.integer)) or value < least:
         raise InputError(f"{name} is {_shown(value)}: choose an integer of at least {least}{otherwise}")
@@ -25,7 +25,7 @@ def whole(name: str, value: Any, *, least: int = 0, otherwise: str = "") -> None
         raise InputError(f"{name} is too large: choose an integer of at most {LARGEST}{otherwise}")
 
 
-def between(name: str, value: Any, low: float, high: float, *, ends: str = "[]", otherwise: str = "") -> None:
+def check_range(name: str, value: Any, low: float, high: float, *, ends: str = "[]", otherwise: str = "") -> None:
     """Check a number from `low` to `high`. A round bracket in `ends` excludes that end."""
     excluded = (low,) * (ends[0] == "(") + (high,) * (ends[1] == ")")
     if not is_number(value) or not low <= value <= high or value in excluded:
@@ -121,7 +121,7 @@ def _shown(value: Any) -> str:
     return shorten(repr(value), 60, placeholder=" ...")  # an array has many lines
 
 
-def imported(name: str, *, what: str) -> Any:
+def import_object(name: str, *, what: str) -> Any:
     """Import package.module:Name, the user's own classifier, network or method; `what` names it in messages.
 
     Modules in the current folder are found, as with `python -m`.

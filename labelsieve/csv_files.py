@@ -224,7 +224,11 @@ def read_arrow(
             if not BLOCK_BYTES < whole < MAX_BLOCK_BYTES:
                 raise
             return read(whole)  # a row must fit into a block
-    except (pa.ArrowInvalid, KeyError, UnicodeDecodeError) as error:
+    except KeyError:
+        names = header_of(path, style)
+        missing = ", ".join(name for name in columns or () if name not in names)
+        raise InputError(f"{path} has no column {missing}") from None
+    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         raise InputError(_explain(path, style, error)) from None
 
 
@@ -248,7 +252,7 @@ def _explain(path: Path, style: CsvFormat, error: Exception) -> str:
             cells = f"{len(row.cells)} cell{'s' * (len(row.cells) > 1)}"
             hint = title or "; correct this line: a separator or a quotation mark may be missing"
             return f"{path}, line {row.line}: {cells}, but the header has {width}{hint}"
-    if empty and not isinstance(error, KeyError):
+    if empty:
         return f"{path} has no rows or is not a text file; {SAVE_AS_CSV}"
     return f"{path} cannot be read as CSV ({first_line(error)}); {SAVE_AS_CSV}"
 

@@ -264,12 +264,11 @@ class DecisionLog:
     def version(self, row: int, reviewer: str = "") -> int:
         return self.versions.get((row, reviewer), 0)
 
-    def decide(self, row: int, resolution: Resolution, *, seen: int, window: str, reviewer: str = "") -> None:
-        """Save one decision. `seen` is the version of the sample that the window showed."""
-        self.decide_all([(row, resolution, seen)], window=window, reviewer=reviewer)
+    def decide(self, decisions: Sequence[tuple[int, Resolution, int]], *, window: str, reviewer: str = "") -> None:
+        """Save decisions (row, resolution, seen) as one action: all of them, or none.
 
-    def decide_all(self, decisions: Sequence[tuple[int, Resolution, int]], *, window: str, reviewer: str = "") -> None:
-        """Save decisions (row, resolution, seen) as one action: all of them, or none."""
+        `seen` is the version of the sample that the window showed.
+        """
         with self._lock:
             for row, resolution, seen in decisions:
                 self._check(row, resolution)

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from labelsieve.errors import InputError
+from labelsieve.progress import join_names
 
 RELEASE_SECONDS = 5.0  # the lock of a process that died is free by then
 WAIT_OR_STOP = "wait for it, stop it or give another --out"
@@ -152,8 +153,7 @@ def check_free(folder: Path, option: str, *, missing: str = "", own: Collection[
     """Raise InputError if a folder holds other files than `own`; `missing` is the file that would make it ours."""
     others = [name for name in visible_names(folder) if name not in own]
     if others:
-        listed = ", ".join(others[:MAX_NAMES])
-        listed += f" and {len(others) - MAX_NAMES:,} more" if len(others) > MAX_NAMES else ""
+        listed = join_names(others, MAX_NAMES)
         listed += f" but no {missing}" if missing else ""
         raise InputError(f"{folder} contains {listed}: give {option} a new or empty folder")
 

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from labelsieve.csv_files import read_arrow
 from labelsieve.errors import InputError
-from labelsieve.files import open_file
 from labelsieve.types import VERDICTS, BoolArray, FloatArray, IntArray
 
 
@@ -37,9 +36,6 @@ class LabelRow(NamedTuple):
     confidence: float = math.nan  # out-of-sample probability of the predicted label
 
 
-ADDED_COLUMNS = ("duplicates", "outlier", "confidence")  # missing in files of earlier versions
-
-
 @dataclass(frozen=True)
 class LabelColumns:
     """labels.csv in input order. Codes index `classes`; -1 stands for an empty cell."""
@@ -56,7 +52,7 @@ class LabelColumns:
     suspicion: FloatArray
     duplicates: NDArray[np.int32]  # group of equal or nearly equal samples, from 1; 0 if there is no other
     outlier: BoolArray
-    confidence: FloatArray  # of the predicted label; nan in files of earlier versions
+    confidence: FloatArray  # of the predicted label
 
     def __len__(self) -> int:
         return len(self.label)
@@ -126,13 +122,13 @@ class Duplicates:
 
     def conflicting(self) -> BoolArray:
         """Whether each sample is in a group with different labels."""
-        found = np.zeros(len(self.columns), dtype=bool)
+        mask = np.zeros(len(self.columns), dtype=bool)
         if len(self._order):
             begins = np.flatnonzero(np.diff(self._groups, prepend=0))
             label = self.columns.label[self._order]
             differ = np.minimum.reduceat(label, begins) < np.maximum.reduceat(label, begins)
-            found[self._order] = np.repeat(differ, np.diff(np.append(begins, len(self._order))))
-        return found
+            mask[self._order] = np.repeat(differ, np.diff(np.append(begins, len(self._order))))
+        return mask
 
     def labels(self, rows: list[int]) -> list[list[int]]:
         """Class codes and their number in `rows`, the most frequent first."""
@@ -158,15 +154,11 @@ def read_labels(path: Path, classes: object = ()) -> LabelColumns:
     coded = dict.fromkeys(("label", "predicted", "suggested", "verdict"), pa.dictionary(pa.int32(), pa.string()))
     numbers = dict.fromkeys(("probability", "loss", "suspicion", "confidence"), pa.float64())
     others = {"iteration": pa.int16(), "duplicates": pa.int32(), "outlier": pa.bool_()}
-    with open_file(path) as file:
-        head = file.readline().decode("utf-8", "replace")
-    present = [name for name in LabelRow._fields if name not in ADDED_COLUMNS or name in head.strip().split(",")]
+    types = {"id": pa.string()} | coded | numbers | others
     try:
-        table = read_arrow(path, types={"id": pa.string()} | coded | numbers | others, columns=present)
+        table = read_arrow(path, types=types, columns=LabelRow._fields)
     except InputError as error:
         raise InputError(f"{path} is not a valid labels.csv: {error}") from None
-    for name in set(ADDED_COLUMNS).difference(present):
-        table = table.append_column(name, pa.nulls(table.num_rows, (numbers | others)[name]))
     table = table.unify_dictionaries().combine_chunks()
     names = {column: _dictionary(table, column) for column in coded}
 

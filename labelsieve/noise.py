@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from labelsieve.checks import as_labels, between, codes_among, distinct, refuse_missing, whole
+from labelsieve.checks import as_labels, check_integer, check_range, codes_among, distinct, refuse_missing
 from labelsieve.errors import InputError, first_line
 from labelsieve.files import read_text, regular_file
 from labelsieve.theory import PATTERNS, Matrix, check_transition_matrix, matrix
@@ -116,8 +116,8 @@ def corrupt_by_instance(
     >>> bool(0.2 < (noisy != y).mean() < 0.4)
     True
     """
-    between("ratio", ratio, 0, 1)
-    between("spread", spread, 0, math.inf)
+    check_range("ratio", ratio, 0, 1)
+    check_range("spread", spread, 0, math.inf)
     given, codes, names = _encode(labels, None, classes)
     x = _rows(features, len(codes))
     source = generator(rng)
@@ -213,7 +213,7 @@ def generator(rng: Seed) -> np.random.Generator:
     if isinstance(rng, np.random.Generator):
         return rng
     if rng is not None:
-        whole("rng", rng, otherwise=" or a numpy Generator")
+        check_integer("rng", rng, otherwise=" or a numpy Generator")
     return np.random.default_rng(rng)
 
 

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import IO, Any
+
+MOST_NAMES = 10  # in one note
 
 
 class NoteKind(Enum):
@@ -133,6 +135,12 @@ def format_bytes(amount: float) -> str:
 def counted(number: int, one: str, many: str | None = None) -> str:
     """Return "1 sample" or "1,200 samples"; `many` if the plural has another form."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def join_names(names: Sequence[str], most: int = MOST_NAMES) -> str:
+    """Return "a, b and 1,200 more": at most `most` names, separated by commas."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 class Pace:

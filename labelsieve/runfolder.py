@@ -477,7 +477,7 @@ def _label_rows(data: LabelledData, selection: Selection) -> Iterable[tuple[Any,
     names = np.array([*map(str, data.classes), ""], dtype=object)  # the last one is for the code -1
     numbers = (selection.probability, selection.loss, selection.suspicion, selection.confidence)
     probability, loss, suspicion, confidence = (map(number_cell, values.tolist()) for values in numbers)
-    suggested = np.where(selection.doubted(data.y), selection.predicted, -1)
+    suggested = np.where(selection.is_suspect(data.y), selection.predicted, -1)
     return zip(
         data.ids.tolist(), names[data.y], names[selection.predicted], probability, loss,
         (VERDICTS[code] for code in selection.verdict.tolist()), selection.iteration.tolist(), suspicion,

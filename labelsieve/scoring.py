@@ -60,7 +60,7 @@ def select_clean(labels: ArrayLike, pred_probs: ArrayLike, *, classes: ArrayLike
     >>> select_clean([0, 1, 1], [[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]])
     array([ True, False,  True])
     """
-    given, probs = checked(labels, pred_probs, classes)
+    given, probs = check_inputs(labels, pred_probs, classes)
     selected = np.empty(len(probs), dtype=np.bool_)
     for rows, codes, block in _chunks(given, probs):
         np.equal(block.argmax(axis=1), codes, out=selected[rows])
@@ -95,7 +95,7 @@ def label_suspicion(labels: ArrayLike, pred_probs: ArrayLike, *, classes: ArrayL
     >>> label_suspicion([0, 1, 1], [[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]])
     array([0.05, 0.8 , 0.15])
     """
-    given, probs = checked(labels, pred_probs, classes)
+    given, probs = check_inputs(labels, pred_probs, classes)
     suspicion = np.empty(len(probs))
     for rows, codes, block in _chunks(given, probs):
         predicted, probability, confidence = _look_up(block, codes)
@@ -108,7 +108,7 @@ def score_probabilities(labels: ArrayLike, pred_probs: ArrayLike, *, warn: bool 
 
     `warn` is false if `check_rows` has already warned about rows that are renormalised.
     """
-    given, probs = checked(labels, pred_probs, None)
+    given, probs = check_inputs(labels, pred_probs, None)
     n, kept = len(probs), min(STORED_TOP_CLASSES, probs.shape[1])
     predicted, probability, confidence = np.empty(n, dtype=np.int64), np.empty(n), np.empty(n)
     top_classes, top_probs = np.empty((n, kept), dtype=np.int32), np.empty((n, kept), dtype=np.float32)
@@ -257,7 +257,9 @@ def _release_pages(probs: NDArray[Any]) -> None:
 # ---------------------------------------------------------------- checks
 
 
-def checked(labels: ArrayLike, pred_probs: ArrayLike, classes: ArrayLike | None) -> tuple[NDArray[Any], NDArray[Any]]:
+def check_inputs(
+    labels: ArrayLike, pred_probs: ArrayLike, classes: ArrayLike | None
+) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return the labels as columns of the probabilities, and the probabilities, whose values `_chunks` checks."""
     given = as_labels(labels)
     classes = named_columns(given, pred_probs, classes)

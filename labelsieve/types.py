@@ -112,6 +112,7 @@ class Job:
         return found.hexdigest()[:16]
 
 
+AUGMENT = ("auto", "mirror", "shift", "none")  # how pictures are augmented in training
 TOP_CLASSES = 4  # classes stored per sample: nearly as good an average as all classes, in O(n) memory
 
 
@@ -149,7 +150,7 @@ class Scores:
         return Scores(**{name: value[rows] for name, value in self.arrays().items()})
 
     @staticmethod
-    def joined(parts: Sequence[Scores]) -> Scores:
+    def concatenate(parts: Sequence[Scores]) -> Scores:
         """Concatenate scores. Arrays that one of the parts does not have are left out."""
         names = [name for name in parts[0].arrays() if all(name in part.arrays() for part in parts)]
         return Scores(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
@@ -351,10 +352,10 @@ class Selection(ScoredVerdicts):
         """Whether the noise ratio and the expected precision say anything; a ratio is always given."""
         return self.noise is None or self.noise.known
 
-    def doubted(self, given: IntArray) -> BoolArray:
+    def is_suspect(self, given: IntArray) -> BoolArray:
         """Samples with another label to consider, the predicted one: the suspects, selected or not."""
         return np.asarray((self.predicted >= 0) & (self.predicted != given))
 
     def no_class(self, given: IntArray) -> BoolArray:
         """Suspects that may belong to none of the classes; none without a posterior (protocol "paper")."""
-        return self.doubted(given) & fits_no_class(self.suspicion, self.suggested_probability)
+        return self.is_suspect(given) & fits_no_class(self.suspicion, self.suggested_probability)

@@ -7,7 +7,7 @@ import typing
 import numpy as np
 import pytest
 
-from labelsieve.checks import as_labels, between, whole
+from labelsieve.checks import as_labels, check_integer, check_range
 from labelsieve.errors import InputError
 from labelsieve.methods import METHODS
 from labelsieve.methods.f_correction import FCorrection
@@ -58,17 +58,17 @@ def test_what_is_no_transition_matrix_is_refused(transition):
 
 
 def test_whole_and_between_at_their_ends():
-    whole("x", 3, least=3)
-    between("x", 0, 0, 1)
-    between("x", 1, 0, 1)
-    between("x", 0.0, 0, 1, ends="[)")
-    between("x", 1.0, 0, 1, ends="(]")
+    check_integer("x", 3, least=3)
+    check_range("x", 0, 0, 1)
+    check_range("x", 1, 0, 1)
+    check_range("x", 0.0, 0, 1, ends="[)")
+    check_range("x", 1.0, 0, 1, ends="(]")
     with pytest.raises(InputError, match="x is 2: choose an integer of at least 3, or None"):
-        whole("x", 2, least=3, otherwise=", or None")
+        check_integer("x", 2, least=3, otherwise=", or None")
     with pytest.raises(InputError, match=r"x is 1: choose a number in \[0, 1\)$"):
-        between("x", 1, 0, 1, ends="[)")
+        check_range("x", 1, 0, 1, ends="[)")
     with pytest.raises(InputError, match=r"x is 0: choose a number in \(0, 1\]$"):
-        between("x", 0, 0, 1, ends="(]")
+        check_range("x", 0, 0, 1, ends="(]")
 
 
 @pytest.mark.parametrize(

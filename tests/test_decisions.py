@@ -19,7 +19,7 @@ from labelsieve.decisions import (
 from labelsieve.errors import InputError
 from labelsieve.labels_csv import read_labels
 
-HEAD = "id,label,predicted,probability,loss,verdict,iteration,suspicion,suggested\n"
+HEAD = "id,label,predicted,probability,loss,verdict,iteration,suspicion,suggested,duplicates,outlier,confidence\n"
 IDS = ["a", "b,\nc", 'd"', "e", "=f"]
 
 
@@ -28,7 +28,7 @@ def small(folder):
         file.write(HEAD)
         writer = csv.writer(file)
         for i, id in enumerate(IDS):
-            writer.writerow([id, "cat", "dog\nx", 0.1, 2.3, "candidate", 0, 0.9 - i / 10, "dog\nx"])
+            writer.writerow([id, "cat", "dog\nx", 0.1, 2.3, "candidate", 0, 0.9 - i / 10, "dog\nx", "", "", 0.9])
     return folder / "decisions.csv", read_labels(folder / "labels.csv")
 
 
@@ -51,7 +51,7 @@ KEEP, RELABEL, DROP = Resolution(Choice.KEEP, CAT), Resolution(Choice.RELABEL, D
 
 def test_a_decision_is_on_the_disk_before_it_is_answered(book):
     assert book.columns.classes == ("cat", "dog\nx")
-    book.decide(1, RELABEL, seen=0, window="w")
+    book.decide([(1, RELABEL, 0)], window="w")
     with book.path.open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(r["id"], r["decision"], r["label"]) for r in rows] == [("b, c", "relabel", "dog x")]
@@ -59,9 +59,9 @@ def test_a_decision_is_on_the_disk_before_it_is_answered(book):
 
 
 def test_undo_and_redo_go_back_and_forth(book):
-    book.decide(0, KEEP, seen=0, window="w")
-    book.decide(0, DROP, seen=1, window="w")
-    book.decide(1, RELABEL, seen=0, window="w")
+    book.decide([(0, KEEP, 0)], window="w")
+    book.decide([(0, DROP, 1)], window="w")
+    book.decide([(1, RELABEL, 0)], window="w")
     after = standing(book)
     assert book.undo("w") == [1]
     assert book.undo("w") == [0] and book.resolution(0) == KEEP
@@ -71,16 +71,16 @@ def test_undo_and_redo_go_back_and_forth(book):
     assert [book.redo("w") for _ in range(4)] == [[0], [0], [1], []]
     assert standing(book) == standing(again(book)) == after
     book.undo("w")
-    book.decide(3, KEEP, seen=0, window="w")
+    book.decide([(3, KEEP, 0)], window="w")
     assert book.redo("w") == []  # something else was done since
 
 
 def test_two_windows_do_not_overwrite_each_other(book):
-    book.decide(0, KEEP, seen=0, window="one")
+    book.decide([(0, KEEP, 0)], window="one")
     with pytest.raises(ConflictError):
-        book.decide(0, DROP, seen=0, window="two")
+        book.decide([(0, DROP, 0)], window="two")
     assert book.resolution(0) == KEEP
-    book.decide(0, DROP, seen=book.version(0), window="two")
+    book.decide([(0, DROP, book.version(0))], window="two")
     with pytest.raises(ConflictError):
         book.undo("one")  # it is no longer what this window made of it
     assert book.resolution(0) == DROP
@@ -88,14 +88,14 @@ def test_two_windows_do_not_overwrite_each_other(book):
 
 
 def test_windows_take_back_their_own(book):
-    book.decide(0, KEEP, seen=0, window="one")
-    book.decide(1, KEEP, seen=0, window="two")
+    book.decide([(0, KEEP, 0)], window="one")
+    book.decide([(1, KEEP, 0)], window="two")
     assert book.undo("one") == [0]
     assert book.resolution(1) == KEEP
 
 
 def test_many_at_once_are_one_action_also_after_a_restart(book):
-    book.decide(1, KEEP, seen=0, window="w")
+    book.decide([(1, KEEP, 0)], window="w")
     assert book.accept(np.array([0, 1, 2, 3]), window="w") == [0, 2, 3]
     assert book.resolution(1) == KEEP  # what a person decided stays
     restarted = again(book)
@@ -107,7 +107,7 @@ def test_many_at_once_are_one_action_also_after_a_restart(book):
 
 
 def test_accepted_suggestions_are_not_reviewed(book):
-    book.decide(1, KEEP, seen=0, window="w")
+    book.decide([(1, KEEP, 0)], window="w")
     book.accept(np.array([0, 1, 2, 3]), window="w")
     assert book.undo("w") and book.redo("w") == [0, 2, 3]
     restarted = again(book)
@@ -115,18 +115,18 @@ def test_accepted_suggestions_are_not_reviewed(book):
         assert log.reviewed.tolist() == [False, True, False, False, False]
         assert log.decided.tolist() == [True, True, True, True, False]
     suggested = Resolution(Choice.RELABEL, int(book.columns.suggested[0]))
-    restarted.decide(0, suggested, seen=0, window="v", reviewer="anna")  # the same label is no conflict
+    restarted.decide([(0, suggested, 0)], window="v", reviewer="anna")  # the same label is no conflict
     assert restarted.resolution(0) == suggested and restarted.reviewed[0]
 
 
 def test_a_torn_last_line_is_ignored_and_repaired(book):
-    book.decide(0, KEEP, seen=0, window="w")
+    book.decide([(0, KEEP, 0)], window="w")
     path = book.path
     path.write_bytes(path.read_bytes() + b"e,dro")
     restarted = again(book)
     assert standing(restarted) == standing(book)
     assert restarted.problem().startswith("line 3: ")
-    restarted.decide(3, DROP, seen=0, window="w")
+    restarted.decide([(3, DROP, 0)], window="w")
     assert standing(again(book))[3] == DROP
 
 
@@ -148,7 +148,7 @@ def test_the_last_line_of_an_editor_without_a_line_break_counts(book, text):
     found = again(book)
     assert found.problem() == ""
     assert [found.resolution(0), found.resolution(3)] == [KEEP, RELABEL]
-    found.decide(4, DROP, seen=0, window="w")
+    found.decide([(4, DROP, 0)], window="w")
     assert standing(again(book)) == [
         KEEP,
         NO_DECISION,
@@ -182,14 +182,14 @@ def full(*_):
 def test_a_disk_that_refuses_changes_nothing(book, monkeypatch):
     monkeypatch.setattr("labelsieve.decisions.append_line", full)
     with pytest.raises(OSError):
-        book.decide(0, KEEP, seen=0, window="w")
+        book.decide([(0, KEEP, 0)], window="w")
     assert book.resolution(0) == NO_DECISION and book.version(0) == 0 and book.undo("w") == []
 
 
 def test_what_could_not_be_undone_can_be_undone_later(book, monkeypatch):
     """The disk refuses once: the second key takes back the same decision, not the one before it."""
-    book.decide(0, KEEP, seen=0, window="w")
-    book.decide(1, RELABEL, seen=0, window="w")
+    book.decide([(0, KEEP, 0)], window="w")
+    book.decide([(1, RELABEL, 0)], window="w")
     with monkeypatch.context() as disk:
         disk.setattr("labelsieve.decisions.append_line", full)
         with pytest.raises(OSError):
@@ -205,8 +205,8 @@ def test_what_could_not_be_undone_can_be_undone_later(book, monkeypatch):
 
 
 def test_what_was_done_before_a_restart_is_not_lost_either(book, monkeypatch):
-    book.decide(0, KEEP, seen=0, window="w")
-    book.decide(1, RELABEL, seen=0, window="w")
+    book.decide([(0, KEEP, 0)], window="w")
+    book.decide([(1, RELABEL, 0)], window="w")
     restarted = again(book)
     with monkeypatch.context() as disk:
         disk.setattr("labelsieve.decisions.append_line", full)
@@ -217,13 +217,13 @@ def test_what_was_done_before_a_restart_is_not_lost_either(book, monkeypatch):
 
 def test_what_another_window_overruled_is_not_in_the_way(book):
     """Undo and redo say so once; the next key goes on with what came before."""
-    book.decide(1, KEEP, seen=0, window="one")
-    book.decide(0, KEEP, seen=0, window="one")
-    book.decide(0, DROP, seen=1, window="two")
+    book.decide([(1, KEEP, 0)], window="one")
+    book.decide([(0, KEEP, 0)], window="one")
+    book.decide([(0, DROP, 1)], window="two")
     with pytest.raises(ConflictError):
         book.undo("one")
     assert book.undo("one") == [1]
-    book.decide(1, DROP, seen=2, window="two")
+    book.decide([(1, DROP, 2)], window="two")
     with pytest.raises(ConflictError):
         book.redo("one")
     assert book.redo("one") == []
@@ -232,9 +232,9 @@ def test_what_another_window_overruled_is_not_in_the_way(book):
 @pytest.mark.parametrize("made", [KEEP._replace(label=-1), RELABEL._replace(label=9), DROP._replace(label=0)])
 def test_what_is_no_decision_is_refused(book, made):
     with pytest.raises(InputError):
-        book.decide(0, made, seen=0, window="w")
+        book.decide([(0, made, 0)], window="w")
     with pytest.raises(InputError):
-        book.decide(99, KEEP, seen=0, window="w")
+        book.decide([(99, KEEP, 0)], window="w")
 
 
 def test_lines_of_strangers_are_passed_over(book):
@@ -262,7 +262,7 @@ def test_keep_with_another_label_than_the_given_one_is_no_decision(book):
     with pytest.raises(InputError, match=r"decisions.csv, line 2: keep"):
         again(book).check()
     with pytest.raises(InputError, match="keep"):
-        book.decide(0, Resolution(Choice.KEEP, DOG), seen=0, window="w")
+        book.decide([(0, Resolution(Choice.KEEP, DOG), 0)], window="w")
 
 
 @pytest.mark.parametrize("code", ["utf-16", "utf-16-le", "utf-16-be"])
@@ -289,7 +289,7 @@ def test_files_that_others_saved(book, text):
     found = again(book)
     assert found.not_understood == [] and found.resolution(3) == RELABEL
     assert found.problem() == ""
-    found.decide(0, KEEP, seen=0, window="w")
+    found.decide([(0, KEEP, 0)], window="w")
     found.accept(np.arange(5), window="w")
     after = again(found)
     assert standing(after) == standing(found) and after.not_understood == []
@@ -315,7 +315,7 @@ def test_whatever_is_pressed_the_file_says_what_stands(tmp_path_factory, acts):
     }
     for name, row, window in acts:
         if name in made:
-            book.decide(row, made[name], seen=book.version(row), window=window)
+            book.decide([(row, made[name], book.version(row))], window=window)
         elif name == "accept":
             book.accept(np.arange(5), window=window)
         elif name == "restart":
@@ -331,7 +331,7 @@ def test_whatever_is_pressed_the_file_says_what_stands(tmp_path_factory, acts):
 
 def test_restarts_add_no_blank_lines(book):
     for row in range(4):
-        book.decide(row, DROP, seen=0, window="w")
+        book.decide([(row, DROP, 0)], window="w")
         book = again(book)
     lines = book.path.read_text().split("\n")
     assert len(lines) == 6 and lines.pop() == "" and all(lines)
@@ -343,7 +343,8 @@ def test_a_decision_is_never_saved_for_another_sample_or_class(tmp_path):
     with (tmp_path / "labels.csv").open("w", newline="", encoding="utf-8") as file:
         file.write(HEAD)
         rows = [
-            [ids[i % 3] + str(i // 3), name, "", 0.1, 2.3, "candidate", 0, 0.9, "cat"] for i, name in enumerate(classes)
+            [ids[i % 3] + str(i // 3), name, "", 0.1, 2.3, "candidate", 0, 0.9, "cat", "", "", 0.9]
+            for i, name in enumerate(classes)
         ]
         csv.writer(file).writerows(rows)
     log = DecisionLog(tmp_path / "decisions.csv", read_labels(tmp_path / "labels.csv", classes))
@@ -351,11 +352,11 @@ def test_a_decision_is_never_saved_for_another_sample_or_class(tmp_path):
     for row, choice in enumerate([DROP] * 4):
         for made in (choice, *(Resolution(Choice.RELABEL, label) for label in range(4))):
             try:
-                log.decide(row, made, seen=log.version(row), window="w")
+                log.decide([(row, made, log.version(row))], window="w")
             except InputError:
                 refused += 1
             assert standing(again(log)) == standing(log)
     assert refused > 0
-    log.decide(0, DROP, seen=log.version(0), window="w")
+    log.decide([(0, DROP, log.version(0))], window="w")
     with pytest.raises(InputError, match="line breaks"):
-        log.decide(1, DROP, seen=log.version(1), window="w")
+        log.decide([(1, DROP, log.version(1))], window="w")

@@ -6,14 +6,14 @@ import pytest
 from labelsieve.errors import InputError
 from labelsieve.labels_csv import most_confused, pair_counts, read_labels
 
-HEAD = "id,label,predicted,probability,loss,verdict,iteration,suspicion,suggested\n"
+HEAD = "id,label,predicted,probability,loss,verdict,iteration,suspicion,suggested,duplicates,outlier,confidence\n"
 ROWS = """\
 "a,
-b",cat,dog,0.1,2.3,candidate,0,0.9,dog
-NA,null,null,0.8,0.2,selected,1,0.2,
-x,dog,,,,candidate,0,,
-y,cat,dog,0.05,3,removed,2,0.95,dog
-z,dog,cat,0.1,2.3,candidate,0,0.9,cat
+b",cat,dog,0.1,2.3,candidate,0,0.9,dog,,,0.5
+NA,null,null,0.8,0.2,selected,1,0.2,,,,0.5
+x,dog,,,,candidate,0,,,,,0.5
+y,cat,dog,0.05,3,removed,2,0.95,dog,,,0.5
+z,dog,cat,0.1,2.3,candidate,0,0.9,cat,,,0.5
 """
 
 
@@ -51,9 +51,9 @@ def test_pairs_and_the_most_confused(columns):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("id,label\n1,cat\n", "not a valid labels.csv"),
-        (HEAD + "1,cat,dog,much,2.3,candidate,0,0.9,dog\n", "not a valid labels.csv.*much"),
-        (HEAD + "1,cat,dog,0.1,2.3,selected,0,0.9,dog\n2,cat,dog,0.1,2.3,guilty,0,0.9,dog\n", "line 3: .*verdict"),
+        ("id,label\n1,cat\n", "not a valid labels.csv.*no column predicted, probability"),
+        (HEAD + "1,cat,dog,much,2.3,candidate,0,0.9,dog,,,0.5\n", "not a valid labels.csv.*much"),
+        (HEAD + ROWS.replace("removed", "guilty"), "line 5: .*verdict"),
     ],
 )
 def test_what_is_not_a_labels_file_is_said(tmp_path, content, message):

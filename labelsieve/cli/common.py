@@ -48,7 +48,7 @@ class Output:
         if not self.json:
             print(*lines, sep="\n", flush=True)
 
-    def answer(self, result: Mapping[str, Any]) -> None:
+    def answer(self, result: Mapping[str, Any] | Sequence[Any]) -> None:
         """Print the result as JSON."""
         if self.json:
             json.dump(result, sys.stdout, indent=2, default=_plain)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import time
 from dataclasses import replace
@@ -161,7 +160,7 @@ def reproduce(
     *,
     options: Options = ReproduceOptions(),
     common: Common = Common(),
-) -> int:
+) -> None:
     """Reproduce a figure or table of the paper. Only missing experiments are run.
 
     Parameters
@@ -172,17 +171,15 @@ def reproduce(
     from labelsieve.experiments import runner
 
     if item == "list":
-        if common.json:
-            print(json.dumps([{"item": name, "title": title} for name, title in runner.list_items()]))
-        else:
-            print("\n".join(f"{name:26}{title}" for name, title in runner.list_items()))
-        return 0
+        common.say(*(f"{name:26}{title}" for name, title in runner.list_items()))
+        common.answer([{"item": name, "title": title} for name, title in runner.list_items()])
+        return
 
     if options.seeds is None:
         options = replace(options, seeds=str(common.seed))
     outcome = runner.reproduce(item, options, say=common.progress().note, progress=common.progress())
-    print(json.dumps(outcome) if common.json else "\n".join(outcome["files"]))
-    return 0
+    common.say(*outcome["files"])
+    common.answer(outcome)
 
 
 MIN_PICTURES = 10  # fewer take no measurable time

@@ -303,8 +303,8 @@ class PredictSource(SourceSettings):
     Parameters
     ----------
     split
-        Splits to read, separated by commas, or all. Default: all splits, or test with --score; for Hugging Face
-        datasets: train.
+        Splits to read, separated by commas, or all. Default: all splits, or test with --score; for CIFAR and
+        Hugging Face datasets: train.
     """
 
     split: str | None = None
@@ -368,7 +368,7 @@ def predict(
 
 def describe_unknown(scored: Accuracy, samples: int) -> list[str]:
     """Return lines on labels of classes that the model does not know, which count as wrong."""
-    from labelsieve.data.columns import join_names
+    from labelsieve.progress import join_names
 
     unknown, alike = scored.unknown_labels, scored.spelled_otherwise
     if not unknown:

@@ -5,7 +5,7 @@ none: names of numpy lead to functions of this module, which build arrays from b
 small files that would fill the memory.
 
 cifar10:DIR    cifar100:DIR    cifar10n:DIR?labels=worse|aggregate|random1|random2|random3|clean
-each with ?split=test for the test pictures
+each with --split train (the default), test or all
 """
 
 from __future__ import annotations
@@ -17,18 +17,22 @@ import pickletools
 import shlex
 import zipfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.data.read_options import parse_source
-from labelsieve.errors import InputError
+from labelsieve.data.read_options import DEFAULTS, ReadOptions, choose_splits, parse_source
+from labelsieve.errors import InputError, first_line
 from labelsieve.files import open_archive, read_bytes, read_text
+from labelsieve.progress import SILENT, Progress
 from labelsieve.types import IntArray, LabelledData
 
 Pictures = NDArray[np.uint8]
+
+PARTS = ("train", "test")
 
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 CIFAR10N_LABELS = {
@@ -117,14 +121,14 @@ def _labels(found: Any, path: Path, classes: int) -> IntArray:
 def split(folder: Path | str, name: str = "cifar10", part: str = "train") -> tuple[Pictures, IntArray]:
     """Return pictures [n,32,32,3] and labels of the training or the test part."""
     layout = _LAYOUTS[name]
-    found = _batches(Path(folder), layout, part)
-    if not found:
+    batches = _batches(Path(folder), layout, part)
+    if not batches:
         missing = ", ".join(layout.binary[part])
         command = shlex.join(["labelsieve", "data", "fetch", name, "--to", str(folder)])
         raise InputError(f"{folder} does not contain {name} ({missing}): download it with `{command}`")
-    if found[0].name in layout.binary[part]:
-        return _join([from_binary(file, label_bytes=layout.label_bytes, classes=layout.classes) for file in found])
-    return _join([from_python(file, label_key=layout.label_key, classes=layout.classes) for file in found])
+    if batches[0].name in layout.binary[part]:
+        return _join([from_binary(file, label_bytes=layout.label_bytes, classes=layout.classes) for file in batches])
+    return _join([from_python(file, label_key=layout.label_key, classes=layout.classes) for file in batches])
 
 
 def _batches(folder: Path, layout: _Layout, part: str) -> list[Path]:
@@ -138,10 +142,11 @@ def _batches(folder: Path, layout: _Layout, part: str) -> list[Path]:
 
 
 def files(spec: str) -> list[Path]:
-    """Return the files that `load` reads."""
-    name, folder, part, _ = _parse(spec)
-    found = _batches(folder, _LAYOUTS["cifar100" if name == "cifar100" else "cifar10"], part)
-    return [*found, folder / HUMAN] if name == "cifar10n" else found
+    """Return the files that `load` may read."""
+    name, folder, _ = _parse(spec)
+    layout = _LAYOUTS["cifar100" if name == "cifar100" else "cifar10"]
+    batches = [file for part in PARTS for file in _batches(folder, layout, part)]
+    return [*batches, folder / HUMAN] if name == "cifar10n" else batches
 
 
 def _join(parts: Sequence[tuple[Pictures, IntArray]]) -> tuple[Pictures, IntArray]:
@@ -183,32 +188,31 @@ def class_names(folder: Path | str, name: str = "cifar10") -> tuple[str, ...]:
     return tuple(str(i) for i in range(layout.classes))
 
 
-def load(spec: str) -> LabelledData:
+def load(spec: str, reading: ReadOptions = DEFAULTS, progress: Progress = SILENT) -> LabelledData:
     """Read `cifar10:DIR`, `cifar100:DIR` or `cifar10n:DIR?labels=worse`."""
-    name, folder, part, chosen = _parse(spec)
+    name, folder, chosen = _parse(spec)
     base = "cifar10" if name == "cifar10n" else name
-    x, y = split(folder, base, part)
+    parts = choose_splits(PARTS, replace(reading, split=reading.split or "train"), spec, progress)
+    if name == "cifar10n" and parts != ["train"]:
+        raise InputError("cifar10n has labels of the training pictures only: read the test pictures of cifar10:DIR")
+    read = [split(folder, base, part) for part in parts]
+    x, y = _join(read)
     if name == "cifar10n":
-        if part == "test":
-            raise InputError("cifar10n labels only the training pictures: use cifar10:DIR?split=test for the test part")
         human = human_labels(folder, chosen)
         if len(human) != len(y):
             raise InputError(f"{HUMAN} has {len(human)} labels for {len(y)} pictures: copy the file of CIFAR-10N again")
         y = human
-    ids = np.array([f"{part}-{i:05d}" for i in range(len(y))])
+    ids = np.array([f"{part}-{i:05d}" for part, (_, own) in zip(parts, read, strict=True) for i in range(len(own))])
     return LabelledData(x=x, y=y, classes=class_names(folder, base), ids=ids, kind="pictures", name=name)
 
 
-def _parse(spec: str) -> tuple[str, Path, str, str]:
-    """Return the data set, its folder, the part and the labels."""
+def _parse(spec: str) -> tuple[str, Path, str]:
+    """Return the data set, its folder and the labels."""
     name, colon, _ = spec.partition(":")
     if not colon:
         raise InputError(f"cannot read {spec!r}: write cifar10:DIR, cifar100:DIR or cifar10n:DIR?labels=worse")
-    folder, options = parse_source(spec, name, ("split", "labels") if name == "cifar10n" else ("split",))
-    part = options.get("split", "train")
-    if part not in ("train", "test"):
-        raise InputError(f"{spec}: split={part} is unknown; choose train or test")
-    return name, Path(folder), part, options.get("labels", "worse")
+    folder, options = parse_source(spec, name, ("labels",) if name == "cifar10n" else ())
+    return name, Path(folder), options.get("labels", "worse")
 
 
 # ---------------------------------------------------------------- pickles
@@ -312,8 +316,9 @@ def read_dict(path: Path, needs: str) -> dict[str, Any]:
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     except Exception as error:  # a damaged pickle raises errors of many types, some with its content
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(f"{path} is damaged or has more than plain arrays ({reason}): download it again") from error
+        raise InputError(
+            f"{path} is damaged or has more than plain arrays ({first_line(error)}): download it again"
+        ) from error
     raise InputError(f"{path} has no entry {needs!r}: check that it is the right file, or download it again")
 
 

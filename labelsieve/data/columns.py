@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 from labelsieve.data.cells import PATTERNS, Form, Numbers, is_text, read_numbers
 from labelsieve.data.text import TextFeatures
 from labelsieve.errors import InputError
-from labelsieve.progress import Note
+from labelsieve.progress import Note, join_names
 from labelsieve.types import Samples
 
 MAX_LEVELS = 50  # columns per category; with more, tables of ids and names would outgrow memory
-MAX_NAMES = 10  # in one note
 MAX_EXAMPLES = 5  # values in one note
 COUNTER_GAPS = 1.5  # range of a counter per number in it: a third of the rows may have been deleted
 FLOAT32_INTEGERS = 2.0**24  # larger integers are rounded in float32
@@ -52,12 +51,6 @@ class Origin:
 def quote_name(name: str) -> str:
     """The name of a column, in quotes if it has spaces."""
     return repr(name) if name != "".join(name.split()) or not name else name
-
-
-def join_names(names: Sequence[str]) -> str:
-    """The first names, separated by commas."""
-    more = f" and {len(names) - MAX_NAMES:,} more" if len(names) > MAX_NAMES else ""
-    return ", ".join(names[:MAX_NAMES]) + more
 
 
 def list_names(names: Iterable[str]) -> str:

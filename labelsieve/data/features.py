@@ -18,14 +18,13 @@ from labelsieve.data.columns import (
     Origin,
     encode_table,
     is_id,
-    join_names,
     list_names,
     quote_name,
     texts,
 )
 from labelsieve.data.text import UNSPACED
 from labelsieve.errors import InputError
-from labelsieve.progress import Note, NoteKind
+from labelsieve.progress import Note, NoteKind, join_names
 from labelsieve.types import Kind
 
 if TYPE_CHECKING:

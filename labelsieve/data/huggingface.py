@@ -1,4 +1,4 @@
-"""Hugging Face datasets, by name or from a folder: `hf:NAME_OR_DIR?split=train&label=label&config=NAME`."""
+"""Hugging Face datasets, by name or from a folder: `hf:NAME_OR_DIR?config=NAME`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from labelsieve.data.decode import Resize
 from labelsieve.data.features import read_features
 from labelsieve.data.labels import leave_out_unusable, read_labels, unique_ids, unlabelled
 from labelsieve.data.pictures import PAPER_SIZE, EncodedPictures, stamp
-from labelsieve.data.read_options import ReadOptions, check_no_split, choose_splits, parse_source
+from labelsieve.data.read_options import DEFAULTS, ReadOptions, check_no_split, choose_splits, parse_source
 from labelsieve.data.read_pictures import read_with_options
 from labelsieve.data.table import NOT_FEATURES
 from labelsieve.errors import InputError, MissingColumnError, first_line, hub_unreachable
@@ -27,7 +27,7 @@ from labelsieve.files import content_folders, leads_outside, open_file, read_tex
 from labelsieve.progress import Progress
 from labelsieve.types import IntArray, LabelledData
 
-OPTIONS = ("split", "label", "config")
+OPTIONS = ("config",)
 ANSWER_SECONDS = 10.0  # for the description of a data set: a hub that can be reached answers within a second
 # Files that can name other files: those of a saved data set are in its folder and in those of its splits.
 CARDS, SAVED = ("README.md", ".huggingface.yaml"), ("state.json", "dataset_dict.json")
@@ -38,14 +38,14 @@ REPLACING = Lock()  # of functions of `datasets`
 
 
 def load(spec: str, reading: ReadOptions, progress: Progress) -> LabelledData:
-    """Read the column `label` (or the only ClassLabel column) and an Image column, texts or feature columns."""
-    labelled, id_column = reading.needs_labels, reading.id_column
+    """Read the labels (of `label` or the only ClassLabel column) and an Image column, texts or feature columns."""
+    id_column = reading.id_column
     where, options = parse_source(spec, "hf", OPTIONS)
     rows = _open(where, options, reading, progress)
     if len(rows) == 0:
         raise InputError(f"{spec} contains no samples")
     origin = Origin(spec, progress.note)
-    y, classes, label = _labels(rows, options.get("label"), origin, labelled)
+    y, classes, label = _labels(rows, reading, origin)
     if id_column != "id" and id_column not in rows.column_names:
         columns = ", ".join(rows.column_names)
         raise MissingColumnError(f"{spec} has no column {id_column!r}: its columns are {columns}", (id_column,))
@@ -65,7 +65,7 @@ def load(spec: str, reading: ReadOptions, progress: Progress) -> LabelledData:
             raise InputError(f"{spec} has no pictures, no column text and no feature columns besides {label!r}")
         x, kind = read_features(rows.with_format("arrow").select_columns(plain)[:], reading, origin)
         data = LabelledData(x=x, y=y, classes=classes, ids=ids, kind=kind, name=name)
-    return leave_out_unusable(data, origin, labels=labelled, texts=reading.labelled)
+    return leave_out_unusable(data, origin, labels=reading.needs_labels, texts=reading.labelled)
 
 
 def _open(where: str, options: dict[str, str], reading: ReadOptions, progress: Progress) -> Any:
@@ -93,7 +93,7 @@ def _open(where: str, options: dict[str, str], reading: ReadOptions, progress: P
     if not isinstance(loaded, datasets.DatasetDict):
         check_no_split(reading, f"hf:{where}")
         return loaded
-    split = reading.split or options.get("split") or ("train" if "train" in loaded else next(iter(loaded)))
+    split = reading.split or ("train" if "train" in loaded else next(iter(loaded)))
     used = choose_splits(list(loaded), replace(reading, split=split), f"hf:{where}", progress)
     return datasets.concatenate_datasets([loaded[name] for name in used])
 
@@ -204,23 +204,23 @@ def _outside(description: Any) -> str | None:
     return None
 
 
-def _labels(
-    rows: Any, wanted: str | None, origin: Origin, labelled: bool
-) -> tuple[IntArray, tuple[Any, ...], str | None]:
+def _labels(rows: Any, reading: ReadOptions, origin: Origin) -> tuple[IntArray, tuple[Any, ...], str | None]:
     """Return codes, -1 for a missing label, the classes, and the column of the labels."""
     names = rows.column_names
     typed = [name for name in names if type(rows.features[name]).__name__ == "ClassLabel"]
-    label = wanted or ("label" if "label" in names else typed[0] if len(typed) == 1 else "label")
+    label = reading.label_column
+    if label == DEFAULTS.label_column and label not in names and len(typed) == 1:
+        label = typed[0]
     if label not in names:
-        if labelled or wanted:
-            raise InputError(
-                f"{origin.where} has no column {label!r}: its columns are {', '.join(names)}; add ?label=NAME"
-            )
+        if reading.needs_labels:
+            columns = ", ".join(names)
+            message = f"{origin.where} has no column {label!r}: choose one of {columns} with --label-column"
+            raise MissingColumnError(message, (label,))
         return *unlabelled(len(rows)), None
     values = rows.with_format(None)[label][:]
     if label in typed:
         values = [None if value is None or value < 0 else value for value in values]
-    found = read_labels(values, replace(origin, where=f"{origin.where}: {label}"), required=labelled)
+    found = read_labels(values, replace(origin, where=f"{origin.where}: {label}"), required=reading.needs_labels)
     if label in typed and found.classes:  # a class that has no samples keeps its code
         codes = np.array([-1 if value is None else value for value in values], dtype=np.int64)
         return codes, tuple(rows.features[label].names), label

@@ -18,7 +18,7 @@ from labelsieve.data.cells import distinct_values
 from labelsieve.data.columns import MAX_LEVELS, TableX, quote_name
 from labelsieve.data.duplicates import Groups, groups_of
 from labelsieve.data.read_options import ReadOptions
-from labelsieve.progress import Note, NoteKind
+from labelsieve.progress import Note, NoteKind, join_names
 from labelsieve.types import IntArray, LabelledData, WhyUnknown
 
 # A column leaks the label if it removes this share of the errors of always naming the most frequent class. On real
@@ -171,8 +171,7 @@ def about_spelling(counts: Mapping[str, int], source: str, options: ReadOptions)
         parts.append(f"classes that look like missing labels: {listed}")
     if variants:
         pairs = [f"{name!r} ({counts[name]:,}) and {usual!r} ({counts[usual]:,})" for name, usual in variants.items()]
-        more = f" and {len(pairs) - EXAMPLES:,} more" if len(pairs) > EXAMPLES else ""
-        parts.append(f"classes that differ only in case or punctuation: {', '.join(pairs[:EXAMPLES])}{more}")
+        parts.append(f"classes that differ only in case or punctuation: {join_names(pairs, EXAMPLES)}")
     if not parts:
         return None
     command = ["labelsieve", "data", "classes", source, *options.words()]

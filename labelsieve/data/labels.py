@@ -173,7 +173,7 @@ def whole_numbers(labels: Sequence[Any]) -> list[str] | None:
     return [str(int(match["number"])) for match in found if match]
 
 
-def means(text: str, label: str) -> bool:
+def is_same_label(text: str, label: str) -> bool:
     """Whether a cell is this label: the same text, or 1.0 for 1."""
     whole = WHOLE.fullmatch(text)
     return text == label or (whole is not None and whole["number"] == label)

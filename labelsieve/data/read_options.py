@@ -130,7 +130,8 @@ def parse_source(spec: str, scheme: str, known: Sequence[str]) -> tuple[str, dic
     if unknown or not where:
         problem = f"cannot use {unknown}, which is unknown" if unknown else "no folder given"
         form = f"{scheme}:{'NAME_OR_DIR' if scheme == 'hf' else 'DIR'}"
-        raise InputError(f"{spec}: {problem}; write {form}, with {', '.join(known)} after a ? if needed")
+        more = f", with {', '.join(known)} after a ? if needed" if known else ""
+        raise InputError(f"{spec}: {problem}; write {form}{more}")
     return where, options
 
 

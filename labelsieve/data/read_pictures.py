@@ -103,13 +103,12 @@ def read_pictures(
     staging: Path | None = None,
     progress: Progress = SILENT,
     compare: bool = False,
-    always_stage: bool = False,
 ) -> LabelledData:
     """Read data whose `x` are encoded pictures and leave out those that cannot be read.
 
     `size` is a side or (height, width) that all pictures get, None for `common_size`, or a `ShorterSide`, which keeps
     their aspect ratio. `staging` is a folder that keeps the decoded pictures for the next start. With `compare`, files
-    with equal bytes are found. `always_stage` stages pictures that would fit in memory too.
+    with equal bytes are found.
     """
     if isinstance(size, int) and size not in SIZES:
         raise InputError(f"--size {size} is outside {SIZES[0]}..{SIZES[-1]} pixels")
@@ -118,7 +117,7 @@ def read_pictures(
     if staging is not None:
         cache = DecodeCache.of(staging, pictures, data.ids, f"{size} {LARGEST_SIDE}")
     with silenced_warnings:
-        x, failures = _decode(data, size, cache, progress, always_stage=always_stage)
+        x, failures = _decode(data, size, cache, progress)
     if compare and isinstance(pictures, PictureFiles):
         data = replace(data, equal_files=group_codes(_same_files(pictures, cache), len(pictures)))
     return leave_out_unreadable(data, x, failures, progress)
@@ -133,7 +132,7 @@ def read_with_options(data: LabelledData, options: ReadOptions, progress: Progre
 
 
 def _decode(
-    data: LabelledData, size: Size | ShorterSide, cache: DecodeCache | None, progress: Progress, *, always_stage: bool
+    data: LabelledData, size: Size | ShorterSide, cache: DecodeCache | None, progress: Progress
 ) -> tuple[Pixels | PictureSequence, dict[int, str]]:
     """Return the readable pictures, and index and reason of the others."""
     pictures: EncodedPictures = data.x
@@ -153,7 +152,7 @@ def _decode(
         encoded = pictures.subset(rows).resized(ExactSize(*common_size(sizes[rows], size)))
     placement = place_pictures(encoded, None if cache is None else cache.folder)
     in_memory = placement is Placement.MEMORY and encoded.size is None
-    stay_encoded = (placement is Placement.STREAMED or in_memory) and not always_stage
+    stay_encoded = placement is Placement.STREAMED or in_memory
     if cache is not None and not stay_encoded:
         cache.write(encoded, rows, data.ids, failures, progress)
         written = cache.read()

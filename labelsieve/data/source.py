@@ -26,7 +26,8 @@ from labelsieve.progress import SILENT, Progress, RecordingProgress
 from labelsieve.types import IntArray, LabelledData
 
 BUILT_IN = ("digits",)
-SCHEMES = ("cifar10", "cifar100", "cifar10n", "webvision", "hf")
+CIFAR = ("cifar10", "cifar100", "cifar10n")
+SCHEMES = (*CIFAR, "webvision", "hf")
 SMALL_SAMPLE = 20  # a smaller source is probably a trial, in which every sample may have a class of its own
 KNOWN = (
     "a folder with one subfolder per class, a .csv, .tsv, .parquet, .jsonl, .xlsx or .npz file, "
@@ -154,12 +155,12 @@ def _read(source: str, options: ReadOptions, progress: Progress) -> LabelledData
     """Call the reader for this kind of source."""
     scheme = source.partition(":")[0]
     path = Path(source)
-    if not path.is_dir() and path.suffix.lower() not in TABLES and scheme != "hf":
+    if not path.is_dir() and path.suffix.lower() not in TABLES and scheme not in (*CIFAR, "hf"):
         check_no_split(options, source)
     if source in BUILT_IN:
         return load_digits()
-    if scheme in ("cifar10", "cifar100", "cifar10n"):
-        return cifar.load(source)
+    if scheme in CIFAR:
+        return cifar.load(source, options, progress)
     if scheme == "webvision":
         return webvision.load(source, options, progress=progress)
     if scheme == "hf":

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from labelsieve.csv_files import SPREADSHEETS, CsvFormat, header_of, read_arrow, read_rows
-from labelsieve.data.columns import join_names, quote_name
+from labelsieve.data.columns import quote_name
 from labelsieve.data.limited_reader import BYTES_PER_CELL, TOO_LARGE
 from labelsieve.data.resources import check_memory
 from labelsieve.errors import InputError, first_line
 from labelsieve.files import open_archive, open_file, regular_file, unpacked_limit
-from labelsieve.progress import Note, NoteKind
+from labelsieve.progress import Note, NoteKind, join_names
 
 CSV = (".csv", ".tsv", ".txt")
 PARQUET = (".parquet", ".pq")
@@ -44,7 +44,7 @@ class TableFile:
 
     path: Path
     table: Any
-    written: tuple[str, ...]  # the names of the columns in the file
+    original_names: tuple[str, ...]  # the names of the columns in the file
     style: CsvFormat | None = None  # of a CSV file
     first_row: int = 1  # number of the first row below the header, for other files
     notes: tuple[Note | str, ...] = ()
@@ -75,12 +75,14 @@ class TableFile:
             style = CsvFormat.detect(path)
             table = _read_csv(path, style, text_columns, header, as_text)
             notes += [style.note] if style.note else []
-        written = tuple(map(str, table.column_names))
-        names = unique_names(written)
-        numbered = [quote_name(name) for name, before in zip(names, written, strict=True) if name != before.strip()]
+        original_names = tuple(map(str, table.column_names))
+        names = unique_names(original_names)
+        numbered = [
+            quote_name(name) for name, before in zip(names, original_names, strict=True) if name != before.strip()
+        ]
         if numbered:
             notes.append(Note.of(NoteKind.COLUMNS_NUMBERED, path=path, names=join_names(numbered)))
-        return cls(path, table.rename_columns(names), tuple(header) or written, style, first_row, tuple(notes))
+        return cls(path, table.rename_columns(names), tuple(header) or original_names, style, first_row, tuple(notes))
 
     @property
     def names(self) -> list[str]:
@@ -100,10 +102,10 @@ class TableFile:
         return lines[len(lines) - self.table.num_rows :]  # without the header
 
 
-def unique_names(written: Sequence[str]) -> list[str]:
+def unique_names(original_names: Sequence[str]) -> list[str]:
     """Names without spaces at their ends. Empty names get the number of their column, repeated names are counted."""
     number: dict[str, int] = {}  # of columns with this name so far; a dictionary keeps the order
-    for at, name in enumerate(written, start=1):
+    for at, name in enumerate(original_names, start=1):
         free = bare = name.strip() or f"column {at}"
         while free in number:
             number[bare] += 1

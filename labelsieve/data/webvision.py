@@ -33,7 +33,7 @@ from labelsieve.types import LabelledData, Skipped
 
 CLASSES = 50  # the paper uses the first 50 classes
 SUBSETS = ("google", "flickr", "all")
-OPTIONS = ("classes", "subset", "side", "stage")  # of a source
+OPTIONS = ("classes", "subset")  # of a source
 VALIDATION_FOLDERS = ("val_images_256", "val_images", "val_images_resized")
 LAYOUT = (
     "WebVision 1.0 has info/synsets.txt, info/train_filelist_google.txt, info/val_filelist.txt and the picture folders"
@@ -46,16 +46,13 @@ class Synset(NamedTuple):
 
 
 def load(spec: str, reading: ReadOptions = DEFAULTS, *, progress: Progress = SILENT) -> LabelledData:
-    """Read the training set `DIR?classes=50&subset=google&side=256&stage=FOLDER`; everything after ? is optional.
+    """Read the training set `DIR?classes=50&subset=google`; everything after ? is optional.
 
-    The size in `reading` is the shorter side if `spec` names none; as a pair it is the window that a network reads.
-    Pictures that fit neither memory nor the device are staged in `stage`, else in the cache folder of `reading`.
+    The size in `reading` is the shorter side; as a pair it is the window that a network reads.
     """
     reading = reading.for_pictures()
     source, options = parse_source(spec, "webvision", OPTIONS)
     size = reading.size
-    if isinstance(size, int) and "side" in options and options["side"] != str(size):
-        raise InputError(f"webvision:{source}?side={options['side']} and size {size} differ: give one of the two")
     side = min(size) if isinstance(size, tuple) else size
     if side is None or (isinstance(size, tuple) and side >= CROP):
         side = SIDE  # the largest window is cut from larger pictures
@@ -63,12 +60,9 @@ def load(spec: str, reading: ReadOptions = DEFAULTS, *, progress: Progress = SIL
         source,
         classes=_whole(options.get("classes", str(CLASSES)), "classes"),
         subset=options.get("subset", "google"),
-        side=_whole(options.get("side", str(side)), "side"),
+        side=side,
     )
-    folder = Path(options["stage"]) if "stage" in options else reading.cache_dir
-    if folder is not None and folder.exists() and not folder.is_dir():
-        raise InputError(f"stage={folder} is a file: give a folder for the staged pictures")
-    return read_pictures(data, size=data.x.resize, staging=folder, progress=progress, always_stage="stage" in options)
+    return read_pictures(data, size=data.x.resize, staging=reading.cache_dir, progress=progress)
 
 
 def files(spec: str) -> list[Path]:

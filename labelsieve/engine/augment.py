@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from labelsieve.data.edges import cell_means
 from labelsieve.errors import InputError
-from labelsieve.types import FloatArray, IntArray
+from labelsieve.types import AUGMENT, FloatArray, IntArray
 
-MODES = ("auto", "mirror", "shift", "none")
 MOST_COMPARED = 1_000  # pictures
 GRID = 16  # cells per side that are compared
 HARMFUL_DEVIATIONS = 4.0  # photographs and noise stay below 3, digits have 18: tests/engine/test_augment.py
@@ -37,8 +36,8 @@ class Mirrored(NamedTuple):
 
 
 def check_augment(mode: str) -> None:
-    if mode not in MODES:
-        raise InputError(f"unknown augment {mode!r}; choose {', '.join(MODES[:-1])} or {MODES[-1]}")
+    if mode not in AUGMENT:
+        raise InputError(f"unknown augment {mode!r}; choose {', '.join(AUGMENT[:-1])} or {AUGMENT[-1]}")
 
 
 def mirror_test(pictures: Any, labels: IntArray, among: IntArray) -> Mirrored:

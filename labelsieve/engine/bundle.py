@@ -25,8 +25,9 @@ from torch.nn.parameter import is_lazy
 from labelsieve.engine.parallel import ALONE, World, share_statistics
 from labelsieve.engine.rng import preserve_rng
 from labelsieve.engine.schedule import Schedule
-from labelsieve.errors import InputError
+from labelsieve.errors import InputError, first_line
 from labelsieve.models import kernels
+from labelsieve.models.kernels.reference import BETA_1, BETA_2, EPSILON
 from labelsieve.models.layers import BatchNorm, Stackable, stack_states, unstack_state
 
 Factory = Callable[..., nn.Module]
@@ -242,14 +243,14 @@ class Bundle(Networks):
         """One value per network, repeated for each of its parameters."""
         return per_network if self.n == 1 else per_network.index_select(0, self.owner)
 
-    def _adam(self, gradient: Tensor, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> None:
+    def _adam(self, gradient: Tensor) -> None:
         assert self.second is not None
-        self.first.lerp_(gradient, 1 - beta1)
-        self.second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
-        root = torch.sqrt(1 - beta2**self.count)
-        step = -self.rate * root / (1 - beta1**self.count)
+        self.first.lerp_(gradient, 1 - BETA_1)
+        self.second.mul_(BETA_2).addcmul_(gradient, gradient, value=1 - BETA_2)
+        root = torch.sqrt(1 - BETA_2**self.count)
+        step = -self.rate * root / (1 - BETA_1**self.count)
         # p -= rate * (m / (1-b1^t)) / (sqrt(v / (1-b2^t)) + eps), with both corrections moved into one factor
-        denominator = self.second.sqrt().add_(self._each(eps * root))
+        denominator = self.second.sqrt().add_(self._each(EPSILON * root))
         self.flat.addcmul_(self.first / denominator, self._each(step))
 
     def _sgd(self, gradient: Tensor) -> None:
@@ -296,8 +297,7 @@ def build(factory: Callable[..., Any], name: str) -> nn.Module:
         inspect.signature(factory).bind()
     except (TypeError, ValueError) as problem:  # a partial with too many arguments raises ValueError
         how = "with only the number of classes" if isinstance(factory, partial) else "without arguments"
-        what = " ".join(str(problem).split())
-        raise InputError(f"{name} must return a network when it is called {how}: {what}") from None
+        raise InputError(f"{name} must return a network when it is called {how}: {first_line(problem)}") from None
     network = factory()
     if isinstance(network, nn.Module):
         return network
@@ -314,6 +314,6 @@ def _probe(network: nn.Module, shape: tuple[int, ...], name: str) -> Any:
                 return network.to(device).eval()(torch.zeros(PROBED, *shape, device=device))
         except Exception as error:  # a user's network can raise anything
             problem = problem or error
-    reason = " ".join(str(problem).split())[:200]
+    assert problem is not None
     kind = f"{type(problem).__name__}: " if not isinstance(problem, RuntimeError | ValueError) else ""
-    raise InputError(f"{name} cannot read samples of shape {list(shape)}: {kind}{reason}") from problem
+    raise InputError(f"{name} cannot read samples of shape {list(shape)}: {kind}{first_line(problem)}") from problem

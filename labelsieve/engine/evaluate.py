@@ -17,13 +17,13 @@ from labelsieve.engine.device import fastest_convolutions
 from labelsieve.engine.rng import Generators, preserve_rng
 from labelsieve.engine.schedule import Schedule
 from labelsieve.models.layers import SequentialStack
-from labelsieve.types import TOP_CLASSES, IntArray, Scores, Store
+from labelsieve.types import TOP_CLASSES, FloatArray, IntArray, Scores, Store
 
 BYTES_PER_VALUE = 512  # of GPU memory per pixel of a chunk: about 50 million pixels with 24 GiB
 FEWEST_IN_CHUNK, MOST_IN_CHUNK = 64, 4096  # samples per network
 CPU_CHUNK = 512  # samples per network; bounds the memory of activations
 MOST_COMPARED = 2_000  # samples that `agreement` compares
-SCORED_AT_ONCE = 2**14  # samples whose probabilities `mean_scores` holds
+SCORED_AT_ONCE = 2**14  # samples whose probabilities `mean_probabilities` holds
 LEAST_PROBABILITY = 1e-38  # of a label, for a finite loss
 LEAST_OF_PRECISION = 0.85  # a network that learnt agrees with at least this share of the right labels
 LEAST_ABOVE_LARGEST = 0.15  # of the way from the share of the largest class to 1, if the precision is not known
@@ -64,10 +64,10 @@ def outputs(bundle: Networks, store: Store, index: Tensor) -> Iterator[tuple[sli
             real = piece.shape[1]
             if store.device.type == "cuda":  # few widths, as cuDNN tries its algorithms for each
                 piece = torch.nn.functional.pad(piece, (0, (1 << (real - 1).bit_length()) - real))
-            own = bundle.world.mine(piece)
+            own = bundle.world.local_columns(piece)
             seen = [bundle.forward(store.batch(own, torch.full_like(own, view))).float() for view in store.views]
             mean = seen[0] if len(seen) == 1 else torch.stack([logits.log_softmax(2) for logits in seen]).mean(0)
-            logits = bundle.world.whole(mean, piece.shape[1])
+            logits = bundle.world.gather_columns(mean, piece.shape[1])
             yield slice(start, start + real), logits[:, :real]
 
 
@@ -131,10 +131,10 @@ def features(bundle: Bundle, store: Store, indices: IntArray, network: int) -> T
     with inference(chosen):
         for start in range(0, index.shape[1], size):
             piece = index[:, start : start + size]
-            own = chosen.world.mine(piece)
+            own = chosen.world.local_columns(piece)
             hidden = hidden_layer(chosen, store.batch(own, torch.full_like(own, store.plain)))
             mine = hidden.view(len(hidden), chosen.n, -1)[:, row].float()
-            found.append(chosen.world.whole(mine[None], piece.shape[1])[0])
+            found.append(chosen.world.gather_columns(mine[None], piece.shape[1])[0])
     return torch.cat(found)
 
 
@@ -165,18 +165,25 @@ def mean_scores(
     store: Store, factory: Factory, states: Sequence[NetworkState], labels: IntArray, samples: IntArray
 ) -> Scores:
     """The scores of samples with these labels by the mean prediction of the networks."""
-    factory = materialize(factory, store.shape)
     parts = []
+    for place, p in mean_probabilities(store, factory, states, samples):
+        of_label = p[np.arange(len(p)), labels[place]]
+        parts.append(Scores(p.argmax(1), of_label, p.max(1), -np.log(np.maximum(of_label, LEAST_PROBABILITY))))
+    return Scores.concatenate(parts)
+
+
+def mean_probabilities(
+    store: Store, factory: Factory, states: Sequence[NetworkState], samples: IntArray
+) -> Iterator[tuple[slice, FloatArray]]:
+    """The mean of the networks' probabilities of these samples, in chunks [M, c]."""
+    factory = materialize(factory, store.shape)
     with preserve_rng(store.device):
         Generators(store.device).seed(0)  # for networks that draw random numbers in inference too
         bundles = [Bundle(factory, [state], Schedule.incv_50(1), store.device) for state in states]
         for start in range(0, max(1, len(samples)), SCORED_AT_ONCE):
-            piece, given = (values[start : start + SCORED_AT_ONCE] for values in (samples, labels))
-            each = [probabilities(bundle, store, piece, 0).cpu().numpy() for bundle in bundles]
-            p = np.stack(each).mean(axis=0, dtype=np.float64)  # not on the device: MPS has no float64
-            of_label = p[np.arange(len(piece)), given]
-            parts.append(Scores(p.argmax(1), of_label, p.max(1), -np.log(np.maximum(of_label, LEAST_PROBABILITY))))
-    return Scores.joined(parts)
+            place = slice(start, start + SCORED_AT_ONCE)
+            each = [probabilities(bundle, store, samples[place], 0).cpu().numpy() for bundle in bundles]
+            yield place, np.stack(each).mean(axis=0, dtype=np.float64)  # not on the device: MPS has no float64
 
 
 def has_learnt(share: float, labels: IntArray, *, precision: float | None) -> bool:

@@ -26,10 +26,10 @@ from labelsieve.engine.method import (
     Plan,
     State,
     Views,
-    called,
     checked_batches,
     checked_state,
-    repeated,
+    class_name,
+    repeat_batches,
     silenced,
 )
 from labelsieve.engine.schedule import Schedule
@@ -39,11 +39,11 @@ from labelsieve.engine.training import (
     OutOfTime,
     Training,
     View,
-    below,
     fingerprint,
     newest_checkpoint,
+    progress_state,
     save_checkpoint,
-    standing,
+    with_prefix,
 )
 from labelsieve.errors import InputError
 from labelsieve.types import IntArray, Scores, Store
@@ -161,7 +161,7 @@ class Lockstep:
             state = training.method.state(
                 training.plan, samples=len(self.store), classes=self.classes, epochs=training.epochs
             )
-            state = checked_state(state, called(training.method))
+            state = checked_state(state, class_name(training.method))
             state = {name: tensor.to(device)[None].clone() for name, tensor in state.items()}
             if self.together and self.groups and self.groups[-1].method is training.method:
                 last = self.groups[-1]
@@ -281,9 +281,11 @@ class Lockstep:
         clock = self.stepper.clock
         generator = np.random.default_rng([training.plan.seed, training.epoch, rng.ORDER])
         plan, size = training.plan, self.options.batch_size
-        order = repeated(
+        order = repeat_batches(
             lambda: checked_batches(
-                training.method.batches(plan, training.epoch, size, generator), len(self.store), called(training.method)
+                training.method.batches(plan, training.epoch, size, generator),
+                len(self.store),
+                class_name(training.method),
             ),
             -(-plan.epoch_samples // size),
         )
@@ -437,7 +439,7 @@ class Lockstep:
             self._end_epochs(ended, started)
             now = time.monotonic()
             if options.progress is not None:
-                options.progress(standing(self.trainings, images / max(now - began, 1e-9), now - began))
+                options.progress(progress_state(self.trainings, images / max(now - began, 1e-9), now - began))
             finished = all(training.done for training in self.trainings)
             stopped = self.world.any(options.stop is not None and options.stop())
             if options.checkpoint is not None and (finished or stopped or now - saved >= options.checkpoint_seconds):
@@ -470,7 +472,7 @@ class Lockstep:
         def coming(batches: Tensor) -> Iterator[NDArray[np.int64]]:
             for step in range(steps):
                 place = (position + step).clamp_max(batches.shape[1] - 1)
-                yield self.world.mine(batches[rows, place]).numpy().astype(np.int64)
+                yield self.world.local_columns(batches[rows, place]).numpy().astype(np.int64)
 
         self.store.expect(coming(order), coming(code))
 
@@ -503,7 +505,7 @@ class Lockstep:
         folder = self.options.checkpoint
         if folder is None:
             return False
-        found = self.world.first_ones(newest_checkpoint(folder) if self.world.rank == 0 else None)
+        found = self.world.broadcast(newest_checkpoint(folder) if self.world.rank == 0 else None)
         if found is None:
             return False
         self.saved, tensors, meta = found
@@ -513,10 +515,12 @@ class Lockstep:
                 "choose another output, or remove it to start again"
             )
         for i, (training, was) in enumerate(zip(self.trainings, meta["trainings"], strict=True)):
-            training.restore(was, below(tensors, f"{i}."))
+            training.restore(was, with_prefix(tensors, f"{i}."))
         running = meta["running"]
         networks = [(i, k) for i in running for k in range(self.trainings[i].method.networks)]
-        states, teachers = ([below(tensors, f"{i}.{kind}{k}.") for i, k in networks] for kind in ("network", "teacher"))
+        states, teachers = (
+            [with_prefix(tensors, f"{i}.{kind}{k}.") for i, k in networks] for kind in ("network", "teacher")
+        )
         self._assemble(running, states, teachers)
-        self._continue(below(tensors, "rows."), [below(tensors, f"{i}.method.") for i in running])
+        self._continue(with_prefix(tensors, "rows."), [with_prefix(tensors, f"{i}.method.") for i in running])
         return True

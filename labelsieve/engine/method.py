@@ -8,7 +8,7 @@ batches. Shapes: t trainings in the lockstep, k networks per training, B samples
     before_epoch(view)                         called between epochs for one training: anything is allowed
 
 A method that defines `views` trains with a teacher (a moving average of each network), strong views or mixup: the
-engine makes them, and `Batch` says what the networks saw. Targets of mixed samples are mixed by `mixed`.
+engine makes them, and `Batch` says what the networks saw. Targets of mixed samples are mixed by `mix_targets`.
 
 Everything that changes with the epoch is in `batch.state`, tensors whose first axis is the training. A memory per
 sample is such a tensor too. The engine saves them in checkpoints. Methods never see true labels.
@@ -159,7 +159,7 @@ class Method:
         return Views()
 
     def check(self, plan: Plan, epochs: int) -> None:
-        """Raise InputError if the plan cannot be trained with these settings; `tell` warns."""
+        """Raise InputError if the plan cannot be trained with these settings; `warn_user` warns."""
 
     def epochs(self, schedule_epochs: int) -> int:
         """The number of epochs of the training (f-correction runs the schedule twice)."""
@@ -199,7 +199,7 @@ def in_batches(order: IntArray, batch_size: int) -> IntArray:
     return filled.reshape(steps, batch_size)
 
 
-def repeated(batches: Callable[[], IntArray], steps: int) -> IntArray:
+def repeat_batches(batches: Callable[[], IntArray], steps: int) -> IntArray:
     """Batches of one round over the samples, and of further rounds until there are `steps`."""
     found = batches()
     while len(found) < steps:
@@ -221,7 +221,7 @@ def mean_over(losses: Tensor, weight: Tensor) -> Tensor:
     return (losses * weight).sum(-1) / weight.sum(-1).clamp_min(1e-12)
 
 
-def mixed(targets: Tensor, batch: Batch) -> Tensor:
+def mix_targets(targets: Tensor, batch: Batch) -> Tensor:
     """Targets [t,k,B,c] of the samples, mixed as the samples were."""
     if batch.partner is None or batch.weight is None:
         return targets
@@ -229,7 +229,7 @@ def mixed(targets: Tensor, batch: Batch) -> Tensor:
     return torch.lerp(targets.gather(2, partner), targets, batch.weight[:, None, None, None])
 
 
-def called(method: Method) -> str:
+def class_name(method: Method) -> str:
     """The class name of a method, for messages; `name` may be inherited from another method."""
     return type(method).__name__
 
@@ -283,7 +283,7 @@ class MethodWarning(UserWarning):
 _audible: ContextVar[bool] = ContextVar("audible", default=True)  # the filters of `warnings` apply to all threads
 
 
-def tell(line: str) -> None:
+def warn_user(line: str) -> None:
     """Warn the user: the command line prints the line, Python issues a warning."""
     if _audible.get():
         warnings.warn(line, MethodWarning, stacklevel=2)
@@ -291,7 +291,7 @@ def tell(line: str) -> None:
 
 @contextmanager
 def silenced() -> Iterator[None]:
-    """Suppress `tell`, for checks that the caller has already made."""
+    """Suppress `warn_user`, for checks that the caller has already made."""
     before = _audible.set(False)
     try:
         yield

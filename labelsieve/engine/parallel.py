@@ -61,16 +61,18 @@ class World:
 
     # -- a step: the batch's columns ---------------------------------------------------------------------------------
 
-    def mine(self, columns: Tensor) -> Tensor:
+    def local_columns(self, columns: Tensor) -> Tensor:
         """The part of [n, B] that this process reads; all parts are equally long, padded with 0 (False)."""
         if self.size == 1:
             return columns
         missing = -columns.shape[1] % self.size
         return F.pad(columns, (0, missing))[:, self.rank :: self.size]
 
-    def whole(self, outputs: Tensor, width: int) -> Tensor:
-        """The inverse of `mine` for outputs, [n, b, ...] -> [n, width, ...]; the gradient goes to the part of this
-        process."""
+    def gather_columns(self, outputs: Tensor, width: int) -> Tensor:
+        """The inverse of `local_columns` for outputs, [n, b, ...] -> [n, width, ...].
+
+        The gradient goes to the part of this process.
+        """
         if self.size == 1:
             return outputs
         gathered: Tensor = _Whole.apply(outputs, self)  # type: ignore[no-untyped-call]
@@ -91,16 +93,16 @@ class World:
 
     def any(self, flag: bool) -> bool:
         """Whether the flag is true in any process."""
-        return flag if self.size == 1 else any(self.everyones(flag))
+        return flag if self.size == 1 else any(self.gather_values(flag))
 
-    def everyones(self, value: Any) -> list[Any]:
+    def gather_values(self, value: Any) -> list[Any]:
         """The values of all processes, by rank."""
-        found: list[Any] = [value] * self.size
+        values: list[Any] = [value] * self.size
         if self.size > 1:
-            dist.all_gather_object(found, value)
-        return found
+            dist.all_gather_object(values, value)
+        return values
 
-    def first_ones(self, value: Any) -> Any:
+    def broadcast(self, value: Any) -> Any:
         """The value of the first process."""
         if self.size == 1:
             return value
@@ -112,7 +114,7 @@ class World:
         """Raise InputError if the processes do not have the same data, labels and settings."""
         if self.size == 1:
             return
-        found = self.everyones((len(store), settings, _probe(store)))
+        found = self.gather_values((len(store), settings, _probe(store)))
         for rank, (samples, fingerprint, probe) in enumerate(found[1:], 1):
             if samples != found[0][0]:
                 what = f"data: process 0 has {found[0][0]:,} samples, process {rank} has {samples:,}"
@@ -146,9 +148,9 @@ class World:
             return run
         if self.rank == 0:
             small = [path for pattern in SMALL_FILES for path in run.glob(pattern) if path.is_file()]
-            self.first_ones({str(path.relative_to(run)): read_bytes(path) for path in small})
+            self.broadcast({str(path.relative_to(run)): read_bytes(path) for path in small})
             return run
-        files: dict[str, bytes] = self.first_ones(None)
+        files: dict[str, bytes] = self.broadcast(None)
         own = Path(tempfile.mkdtemp(prefix="labelsieve-"))
         atexit.register(shutil.rmtree, own, ignore_errors=True)
         for name, content in files.items():

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from labelsieve.engine.bundle import NOTHING_TRAINABLE, Bundle
-from labelsieve.engine.method import NO_GRADIENT, Batch, Method, State, Views, called
+from labelsieve.engine.method import NO_GRADIENT, Batch, Method, State, Views, class_name
 from labelsieve.engine.parallel import ALONE
 from labelsieve.engine.rng import Generators
 from labelsieve.errors import InputError
@@ -173,7 +173,7 @@ class Stepper:
                 )  # fmt: skip
                 loss = group.method.loss(logits[own].view(shape), seen)
                 if not loss.requires_grad:
-                    raise InputError(f"method {called(group.method)}: {NO_GRADIENT}")
+                    raise InputError(f"method {class_name(group.method)}: {NO_GRADIENT}")
                 losses.append(loss.reshape(-1))
             self._update(bundles, networks, batch, logits if teacher is None else teacher, torch.cat(losses))
         self.clock.position += 1
@@ -186,11 +186,11 @@ class Stepper:
         valid = index >= 0
         safe = index.clamp_min(0)
         given = self.labels.rows[self.labels.of_training[:, None], safe] * valid
-        own = [self.world.mine(columns[self.training_of]) for columns in (safe, code, valid)]
+        own = [self.world.local_columns(columns[self.training_of]) for columns in (safe, code, valid)]
         found = StepBatch(index, given, valid, *own)
         if self.views.strong or self.hides is not None:
             numbers = clock.numbers[self.rows, place, :width][self.training_of]
-            found = replace(found, numbers=self.world.mine(numbers))
+            found = replace(found, numbers=self.world.local_columns(numbers))
         if self.views.mixup:
             # Padding is its own partner: batches can be wider than the drawn places, because widths are rounded up.
             own_place = torch.arange(index.shape[1], device=index.device)
@@ -222,7 +222,7 @@ class Stepper:
             raise InputError(f"the network {NOTHING_TRAINABLE}")
         if self.world.size > 1:  # processes draw different numbers for their shares, but the same ones for the loss
             self._seed(seeds)
-        whole = [self.world.whole(logits, batch.index.shape[1]) for logits in found]
+        whole = [self.world.gather_columns(logits, batch.index.shape[1]) for logits in found]
         return whole[0], whole[1] if len(whole) > 1 else None
 
     def _outputs(self, bundle: Bundle, networks: slice, width: int, batch: StepBatch) -> list[Tensor]:

@@ -294,13 +294,11 @@ def stage_pictures(
     return PictureStore(x, device, shift=shift, flip=augment, mean=mean, std=std, dtype=picture_dtype(device))
 
 
-def fast_store(
-    x: NDArray[np.uint8] | PictureSequence, device: torch.device | str = "cpu", *, augment: bool = True
-) -> PictureStore:
+def fast_store(x: NDArray[np.uint8] | PictureSequence, device: torch.device | str = "cpu") -> PictureStore:
     """Put pictures on the device for the fast network: small shifts in training, three shifted views in scoring."""
     device = torch.device(device)
-    shift = default_shift(x.shape[1], FAST_SHIFT) if augment else 0
-    store = PictureStore(x, device, shift=shift, flip=augment, dtype=picture_dtype(device))
+    shift = default_shift(x.shape[1], FAST_SHIFT)
+    store = PictureStore(x, device, shift=shift, flip=True, dtype=picture_dtype(device))
     if shift:
         store.score_shifts = (0, 1, -1)
     return store

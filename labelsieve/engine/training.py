@@ -103,9 +103,9 @@ class Training:
         if "watched" in tensors:
             self.watched = list(tensors["watched"].numpy().astype(np.uint16))
         if "scores.loss" in tensors:
-            self.scores = Scores(**{name: tensor.numpy() for name, tensor in below(tensors, "scores.").items()})
+            self.scores = Scores(**{name: tensor.numpy() for name, tensor in with_prefix(tensors, "scores.").items()})
         if was["final"]:
-            self.states = [below(tensors, f"final{k}.") for k in range(self.method.networks)]
+            self.states = [with_prefix(tensors, f"final{k}.") for k in range(self.method.networks)]
 
 
 @dataclass
@@ -154,7 +154,7 @@ def fingerprint(trainings: Sequence[Training], *shared: Any) -> str:
     )
 
 
-def standing(trainings: Sequence[Training], rate: float, elapsed: float) -> dict[str, Any]:
+def progress_state(trainings: Sequence[Training], rate: float, elapsed: float) -> dict[str, Any]:
     """The state of the trainings for a progress display."""
     done = sum(min(t.epoch, t.epochs) for t in trainings)
     total = sum(t.epochs for t in trainings)
@@ -168,7 +168,7 @@ def standing(trainings: Sequence[Training], rate: float, elapsed: float) -> dict
     }
 
 
-def below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def with_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """The tensors whose names start with a prefix, without the prefix."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 

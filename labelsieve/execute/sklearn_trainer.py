@@ -4,7 +4,7 @@ Probabilities come from `predict_proba`, else from a softmax of `decision_functi
 Decision functions have any scale; those that would be certain of most samples (a perceptron's) are scaled down first.
 Predictions are computed in chunks and reduced to a few numbers per sample: memory is O(n) plus one chunk.
 
-An executor is None or "serial", "threads", "processes", a number of workers, or an object with `map`
+An executor is None, "threads", "processes", a number of workers, or an object with `map`
 (`concurrent.futures`, `multiprocessing.Pool`). Each training has its own seed and results keep the order of the jobs,
 so that the result does not depend on the number of workers.
 """
@@ -37,7 +37,7 @@ SURE_LOG_ODDS = 5.0  # a probability of 99 %
 COLUMN_SAMPLES = 200  # samples whose prediction determines the columns of a decision function
 SMALLEST_PROBABILITY = 1e-12  # a probability of 0 has a loss of 27.6, not infinity
 RESPONSES = ("predict_proba", "decision_function", "predict")  # the best one first
-EXECUTORS = ("serial", "threads", "processes")
+EXECUTORS = ("threads", "processes")
 
 
 @runtime_checkable
@@ -59,7 +59,7 @@ def take(x: Any, index: IntArray) -> Any:
     return x[index] if isinstance(x, Shaped) else [x[i] for i in index.tolist()]
 
 
-def seeded(estimator: Any, seed: int) -> Any:
+def copy_with_seed(estimator: Any, seed: int) -> Any:
     """A fresh copy whose every `random_state`, also of nested steps, is `seed`."""
     from sklearn.base import clone
 
@@ -128,7 +128,7 @@ def fit(estimator: Any, x: Any, labels: IntArray, seed: int) -> tuple[Any, IntAr
         from sklearn.dummy import DummyClassifier
 
         return DummyClassifier().fit(x, labels), present
-    model = seeded(estimator, seed)
+    model = copy_with_seed(estimator, seed)
     limit_neighbours(model, len(labels))
     model.fit(x, labels)
     try:
@@ -177,7 +177,7 @@ def train_and_score_one(x: Any, estimator: Any, classes: int, job: Job) -> Score
     if not parts:
         empty = np.zeros(0)
         return Scores(np.zeros(0, dtype=np.int64), empty, empty, empty)
-    return Scores.joined(parts)
+    return Scores.concatenate(parts)
 
 
 @runtime_checkable
@@ -201,7 +201,7 @@ def check_executor(executor: Any) -> None:
 def run_all(task: Callable[[Item], Result], items: Sequence[Item], executor: Any = None) -> Iterator[Result]:
     """Yield `task(item)` for each item, run by the executor."""
     check_executor(executor)
-    if executor is None or executor == "serial" or len(items) < 2 or executor == 1:
+    if executor is None or len(items) < 2 or executor == 1:
         return map(task, items)
     if isinstance(executor, HasMap):
         return iter(executor.map(task, items))

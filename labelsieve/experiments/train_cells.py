@@ -36,6 +36,7 @@ Arrays = dict[str, NDArray[Any]]
 Results = dict[str, Any]
 CHECKPOINT_SECONDS = 120.0  # training time that a kill can cost
 PROGRESS_SECONDS = 15.0  # between two lines of progress
+RANKS = 5  # table 2 has the top-1 and the top-5 accuracy
 JUDGED_ARRAYS = ("suspicion", "probability", "confidence")  # of a selection, for the judgement after the training
 
 
@@ -302,7 +303,7 @@ def _judge(cell: Cell, context: ExperimentContext, result: Trained, judges_label
 
 
 def ranked_classes(
-    factory: Factory, states: Sequence[NetworkState], schedule: Schedule, stores: dict[str, Store], *, ranks: int = 5
+    factory: Factory, states: Sequence[NetworkState], schedule: Schedule, stores: dict[str, Store]
 ) -> dict[str, NDArray[np.uint8]]:
     """Return the most probable classes of every sample of each store, best first: [networks, samples, ranks]."""
     ranked: dict[str, list[NDArray[np.uint8]]] = {name: [] for name in stores}
@@ -310,7 +311,7 @@ def ranked_classes(
         bundle = Bundle(factory, [state], schedule, next(iter(stores.values())).device)
         for name, store in stores.items():
             index = torch.arange(len(store), device=store.device)[None]
-            best = [logits[0].topk(min(ranks, logits.shape[2])).indices for _, logits in outputs(bundle, store, index)]
+            best = [logits[0].topk(min(RANKS, logits.shape[2])).indices for _, logits in outputs(bundle, store, index)]
             ranked[name].append(torch.cat(best).cpu().numpy().astype(np.uint8))
     return {name: np.stack(by_network) for name, by_network in ranked.items()}
 

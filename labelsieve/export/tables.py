@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from labelsieve.csv_files import CsvFormat, CsvWriter, make_harmless
 from labelsieve.data.cells import is_text
-from labelsieve.data.labels import OTHERS, STATUS_COLUMN, means
+from labelsieve.data.labels import OTHERS, STATUS_COLUMN, is_same_label
 from labelsieve.data.source import TABLES
 from labelsieve.decisions import Choice
 from labelsieve.errors import InputError
@@ -72,10 +72,10 @@ def corrected_table(facts: Facts, rows: IntArray, label: Any, *, typed: bool, ex
     table = original.table.take(pa.array(at))
     if original.label not in original.names:
         table = table.append_column(original.label, pa.array(names, pa.string()))
-        return _with_status(table.rename_columns([*original.written, original.label]), status)
+        return _with_status(table.rename_columns([*original.original_names, original.label]), status)
     column = _as_before(pa.array(_as_written(names, original, at), pa.string()), table, original.label)
     table = table.set_column(table.column_names.index(original.label), original.label, column)
-    return _with_status(table.rename_columns(list(original.written)), status)
+    return _with_status(table.rename_columns(list(original.original_names)), status)
 
 
 def _with_status(table: Any, status: list[str] | None) -> Any:
@@ -93,10 +93,10 @@ def _as_written(names: list[str], original: SourceTable, at: IntArray) -> list[s
     texts = ["" if text is None else text for text in cells.to_pylist()]
     forms: dict[str, str] = {}  # the first form of each class
     for text, name in zip((texts[row] for row in at.tolist()), names, strict=True):
-        if means(text.strip(), name):
+        if is_same_label(text.strip(), name):
             forms.setdefault(name, text.strip())
     return [
-        texts[row] if means(texts[row].strip(), name) else forms.get(name, name)
+        texts[row] if is_same_label(texts[row].strip(), name) else forms.get(name, name)
         for row, name in zip(at.tolist(), names, strict=True)
     ]
 

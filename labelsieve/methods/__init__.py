@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from labelsieve.checks import imported
+from labelsieve.checks import import_object
 from labelsieve.engine.method import Method
 from labelsieve.errors import InputError
 from labelsieve.methods.coteaching import CoTeaching
@@ -39,7 +39,7 @@ def create(method: str | Method | type[Method], /, **settings: Any) -> Method:
             raise InputError(f"unknown method {method!r}: choose one of {', '.join(METHODS)}, or package.module:Name")
         return instantiate(METHODS[method], method, settings)
     if isinstance(method, str):
-        found, name = imported(method, what="method"), method
+        found, name = import_object(method, what="method"), method
     else:
         found, name = method, method.__name__ if isinstance(method, type) else type(method).__name__
     check_class(found, name)

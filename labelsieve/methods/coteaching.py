@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from labelsieve.checks import between, whole
+from labelsieve.checks import check_integer, check_range
 from labelsieve.engine.method import Batch, Method, Needs, Plan, State, mean_over, sample_losses
 from labelsieve.errors import InputError
 
@@ -52,7 +52,7 @@ def check_ratio(noise_ratio: float | None, method: str) -> float:
         raise InputError(
             f"method {method!r} needs a noise ratio: set noise_ratio, or run `labelsieve select` to estimate it"
         )
-    between(f"method {method!r}: the noise ratio", noise_ratio, 0, 1, ends="[)")
+    check_range(f"method {method!r}: the noise ratio", noise_ratio, 0, 1, ends="[)")
     return float(noise_ratio)
 
 
@@ -76,7 +76,7 @@ class CoTeaching(Method):
     def __post_init__(self) -> None:
         if self.noise_ratio is not None:
             check_ratio(self.noise_ratio, self.name)
-        whole("coteaching: gradual_epochs", self.gradual_epochs, least=1)
+        check_integer("coteaching: gradual_epochs", self.gradual_epochs, least=1)
 
     def needs(self) -> Needs:
         return "ratio" if self.noise_ratio is None else "nothing"

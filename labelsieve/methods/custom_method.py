@@ -25,7 +25,7 @@ from labelsieve.engine.method import (
     as_batches,
     checked_state,
     silenced,
-    tell,
+    warn_user,
 )
 from labelsieve.errors import InputError
 
@@ -153,7 +153,7 @@ def check_method(method: Method, name: str) -> None:
     with silenced():  # warnings about the trial run do not apply to the training
         failures = _try_hooks(method, name)
     if failures:
-        tell(f"method {name} failed in a trial run and may fail in the training: {'; '.join(failures)}")
+        warn_user(f"method {name} failed in a trial run and may fail in the training: {'; '.join(failures)}")
 
 
 def _check_signature(method: Method, name: str, hook: str) -> None:

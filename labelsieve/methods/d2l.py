@@ -26,8 +26,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labelsieve.checks import whole
-from labelsieve.engine.method import Batch, Method, Plan, State, TrainingView, mean_over, tell
+from labelsieve.checks import check_integer
+from labelsieve.engine.method import Batch, Method, Plan, State, TrainingView, mean_over, warn_user
 from labelsieve.errors import InputError
 
 
@@ -92,7 +92,7 @@ class D2L(Method):
 
     def __post_init__(self) -> None:
         for field, low in (("init_epochs", 0), ("window", 1), ("neighbours", 2), ("lid_samples", 3), ("lid_batch", 3)):
-            whole(f"d2l: {field}", getattr(self, field), least=low)
+            check_integer(f"d2l: {field}", getattr(self, field), least=low)
 
     def check(self, plan: Plan, epochs: int) -> None:
         if len(plan.train) < 3:
@@ -101,7 +101,7 @@ class D2L(Method):
             )
         first = self.init_epochs + self.window  # first possible turning point, counted from 0
         if epochs <= first:
-            tell(
+            warn_user(
                 f"d2l has no effect before epoch {first + 1}, so with {epochs} epochs it is the same as standard: "
                 f"train for at least {first + 1} epochs, or set a smaller init_epochs or window"
             )

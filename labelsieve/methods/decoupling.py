@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from labelsieve.checks import between, whole
+from labelsieve.checks import check_integer, check_range
 from labelsieve.engine.method import Batch, Method, Plan, sample_losses
 from labelsieve.errors import InputError
 
@@ -48,8 +48,8 @@ class Decoupling(Method):
     warmup_epochs: int = 0
 
     def __post_init__(self) -> None:
-        between("decoupling: min_fraction", self.min_fraction, 0, 1)
-        whole("decoupling: warmup_epochs", self.warmup_epochs)
+        check_range("decoupling: min_fraction", self.min_fraction, 0, 1)
+        check_integer("decoupling: warmup_epochs", self.warmup_epochs)
 
     def check(self, plan: Plan, epochs: int) -> None:
         if self.warmup_epochs > epochs:

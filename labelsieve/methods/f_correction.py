@@ -25,7 +25,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from labelsieve.checks import between, whole
+from labelsieve.checks import check_integer, check_range
 from labelsieve.engine.method import Batch, Method, Plan, State, TrainingView, mean_over
 from labelsieve.errors import InputError
 from labelsieve.theory import check_transition_matrix
@@ -80,10 +80,10 @@ class FCorrection(Method):
     def __post_init__(self) -> None:
         if self.percentile is not None:
             otherwise = ", or None for the largest"
-            between("f-correction: percentile", self.percentile, 0, 100, ends="(]", otherwise=otherwise)
+            check_range("f-correction: percentile", self.percentile, 0, 100, ends="(]", otherwise=otherwise)
         if self.estimate_epochs is not None:
             otherwise = ", or None for the full schedule"
-            whole("f-correction: estimate_epochs", self.estimate_epochs, otherwise=otherwise)
+            check_integer("f-correction: estimate_epochs", self.estimate_epochs, otherwise=otherwise)
         if self.transition is not None:
             checked_transition(self.transition)
 

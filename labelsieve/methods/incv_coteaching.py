@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labelsieve.checks import whole
+from labelsieve.checks import check_integer
 from labelsieve.engine.method import Batch, Method, Needs, Plan, State, in_batches, sample_losses
 from labelsieve.errors import InputError
 from labelsieve.methods.coteaching import check_ratio, exchanged_loss, kept_count
@@ -103,8 +103,8 @@ class INCVCoTeaching(Method):
         if self.noise_ratio is not None:
             check_ratio(self.noise_ratio, self.name)
         if not (isinstance(self.warmup, str) and self.warmup == "auto"):
-            whole("incv-coteaching: warmup", self.warmup, otherwise=", or 'auto'")
-        whole("incv-coteaching: gradual_epochs", self.gradual_epochs, least=1)
+            check_integer("incv-coteaching: warmup", self.warmup, otherwise=", or 'auto'")
+        check_integer("incv-coteaching: gradual_epochs", self.gradual_epochs, least=1)
 
     def needs(self) -> Needs:
         return "selection"

@@ -42,7 +42,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from labelsieve.checks import between, whole
+from labelsieve.checks import check_integer, check_range
 from labelsieve.class_balance import balanced, class_prior
 from labelsieve.engine.method import (
     Batch,
@@ -54,10 +54,10 @@ from labelsieve.engine.method import (
     TrainingView,
     Views,
     in_batches,
-    repeated,
-    tell,
+    mix_targets,
+    repeat_batches,
+    warn_user,
 )
-from labelsieve.engine.method import mixed as mix_targets
 from labelsieve.engine.schedule import Schedule
 from labelsieve.errors import InputError
 from labelsieve.methods.f_correction import checked_transition
@@ -164,17 +164,17 @@ class INCVPosterior(Method):
     _epochs: int | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        whole("incv-posterior: networks", self.networks, least=1)
-        between("incv-posterior: networks", self.networks, 1, 2)
-        between("incv-posterior: temperature", self.temperature, 0, 1, ends="(]")
+        check_integer("incv-posterior: networks", self.networks, least=1)
+        check_range("incv-posterior: networks", self.networks, 1, 2)
+        check_range("incv-posterior: temperature", self.temperature, 0, 1, ends="(]")
         for name in ("momentum", "teacher_decay"):
-            between(f"incv-posterior: {name}", getattr(self, name), 0, 1, ends="[)")
+            check_range(f"incv-posterior: {name}", getattr(self, name), 0, 1, ends="[)")
         if not isinstance(self.strong, bool):
             raise InputError("incv-posterior: strong: choose true or false")
-        between("incv-posterior: warmup", self.warmup, 0, 1)
-        between("incv-posterior: mixup", self.mixup, 0, 100)
-        between("incv-posterior: unmixed", self.unmixed, 0, 1)
-        between("incv-posterior: hidden", self.hidden, 0, 1, ends="[)")
+        check_range("incv-posterior: warmup", self.warmup, 0, 1)
+        check_range("incv-posterior: mixup", self.mixup, 0, 100)
+        check_range("incv-posterior: unmixed", self.unmixed, 0, 1)
+        check_range("incv-posterior: hidden", self.hidden, 0, 1, ends="[)")
 
     def needs(self) -> Needs:
         return "transition"
@@ -210,7 +210,7 @@ class INCVPosterior(Method):
         if epoch >= self.warmup_epochs():
             return every
         train = self._trusted(plan)
-        return repeated(lambda: in_batches(rng.permutation(train), batch_size), len(every))[: len(every)]
+        return repeat_batches(lambda: in_batches(rng.permutation(train), batch_size), len(every))[: len(every)]
 
     def _trusted(self, plan: Plan) -> IntArray:
         """The selected samples, with balanced classes if the suspicion is known."""
@@ -261,7 +261,7 @@ class INCVPosterior(Method):
         lost = (shares < COLLAPSED * prior) & (prior > COMMON / len(prior))
         if lost.any() and weight.any():
             weight.zero_()  # of both networks: the other one learns from the predictions of this one
-            tell(
+            warn_user(
                 f"incv-posterior: a class has nearly vanished from the predictions before epoch {view.epoch + 1}; the "
                 "training continues with the forward-corrected loss alone, which is less accurate"
             )

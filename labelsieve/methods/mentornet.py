@@ -32,11 +32,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from labelsieve.checks import between, whole
+from labelsieve.checks import check_integer, check_range
 from labelsieve.engine.method import Batch, Method, Plan, State, TrainingView, sample_losses
+from labelsieve.models.kernels.reference import BETA_1, BETA_2, EPSILON
 
 BURN_IN_PERCENT, LINEAR_PERCENT = 18, 90  # of the training, as released
-MENTOR_RATE, BETA_1, BETA_2, EPSILON = 0.03, 0.9, 0.999, 1e-8  # of Adam; the mentor learns its curriculum in 600 steps
+MENTOR_RATE, MENTOR_STEPS = 0.03, 600  # of Adam; the mentor learns its curriculum with them
 LSTM_UNITS, LABEL_WIDTH, EPOCH_WIDTH, HIDDEN = 10, 2, 5, 20  # sizes of the authors' released network
 
 
@@ -68,7 +69,7 @@ def mentor_weights(mentor: State, losses: Tensor, difference: Tensor, labels: Te
 
 
 @lru_cache(maxsize=8)
-def trained_mentor(classes: int, seed: int, steps: int = 600) -> State:
+def trained_mentor(classes: int, seed: int) -> State:
     """Train the mentor; returns tensors without a training axis, the same for the same arguments."""
     draw = torch.Generator().manual_seed(seed)
     width = LABEL_WIDTH + EPOCH_WIDTH + 2 * LSTM_UNITS
@@ -91,7 +92,7 @@ def trained_mentor(classes: int, seed: int, steps: int = 600) -> State:
 
     parameters = [tensor.requires_grad_() for tensor in mentor.values()]
     moments = [(torch.zeros_like(tensor), torch.zeros_like(tensor)) for tensor in parameters]
-    for step in range(steps):
+    for step in range(MENTOR_STEPS):
         with torch.enable_grad():
             losses, difference, labels = loss_grid[choose(len(loss_grid))], -5 + 0.1 * choose(100), choose(classes)
             rows = {name: tensor.expand(100, *tensor.shape[1:]) for name, tensor in mentor.items()}
@@ -99,7 +100,7 @@ def trained_mentor(classes: int, seed: int, steps: int = 600) -> State:
             error = F.mse_loss(given[:, 0], curriculum(difference, percent[:, None]))
             gradients = torch.autograd.grad(error, parameters)
         # Adam with a cosine schedule, written out: torch.optim imports a compiler, which takes seconds.
-        rate = MENTOR_RATE * (1 + math.cos(math.pi * step / steps)) / 2 / (1 - BETA_1 ** (step + 1))
+        rate = MENTOR_RATE * (1 + math.cos(math.pi * step / MENTOR_STEPS)) / 2 / (1 - BETA_1 ** (step + 1))
         with torch.no_grad():
             for parameter, gradient, (first, second) in zip(parameters, gradients, moments, strict=True):
                 first.lerp_(gradient, 1 - BETA_1)
@@ -144,11 +145,11 @@ class MentorNet(Method):
     mentor_seed: int = 0
 
     def __post_init__(self) -> None:
-        between("mentornet: percentile", self.percentile, 0, 1)
+        check_range("mentornet: percentile", self.percentile, 0, 1)
         shares = {"decay": self.decay, "burn_in_dropout": self.burn_in_dropout, "dropout": self.dropout}
         for name, share in shares.items():
-            between(f"mentornet: {name}", share, 0, 1, ends="[)")
-        whole("mentornet: mentor_seed", self.mentor_seed)
+            check_range(f"mentornet: {name}", share, 0, 1, ends="[)")
+        check_integer("mentornet: mentor_seed", self.mentor_seed)
 
     def state(self, plan: Plan, *, samples: int, classes: int, epochs: int) -> State:
         trained = trained_mentor(classes, int(self.mentor_seed))  # torch does not accept numpy integers

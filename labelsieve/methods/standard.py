@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labelsieve.checks import between
+from labelsieve.checks import check_range
 from labelsieve.engine.method import Batch, Method, Plan, in_batches, mean_over
 from labelsieve.types import IntArray
 
@@ -43,7 +43,7 @@ class Standard(Method):
     label_smoothing: float = 0.0
 
     def __post_init__(self) -> None:
-        between("standard: label_smoothing", self.label_smoothing, 0, 1, ends="[)")
+        check_range("standard: label_smoothing", self.label_smoothing, 0, 1, ends="[)")
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         return mean_over(generalised_losses(logits, batch.labels, 0.0, self.label_smoothing), batch.valid[:, None])
@@ -88,8 +88,8 @@ class GeneralisedCE(Method):
     label_smoothing: float = 0.0
 
     def __post_init__(self) -> None:
-        between("generalised-ce: q", self.q, 0, 1)
-        between("generalised-ce: label_smoothing", self.label_smoothing, 0, 1, ends="[)")
+        check_range("generalised-ce: q", self.q, 0, 1)
+        check_range("generalised-ce: label_smoothing", self.label_smoothing, 0, 1, ends="[)")
 
     def batches(self, plan: Plan, epoch: int, batch_size: int, rng: np.random.Generator) -> IntArray:
         return even_batches(rng.permutation(plan.train), batch_size)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from labelsieve.checks import imported
+from labelsieve.checks import import_object
 from labelsieve.data.columns import TableX
 from labelsieve.data.embedding_cache import EmbeddedX
 from labelsieve.errors import InputError
@@ -106,8 +106,8 @@ class SampleInfo:
         return self.small_pictures and self.count >= FAST_MIN_SAMPLES
 
     @classmethod
-    def of(cls, data: LabelledData, *, crop: int | None = None) -> SampleInfo:
-        """Describe samples that a source holds; `crop` limits the side of pictures that are read from files."""
+    def of(cls, data: LabelledData) -> SampleInfo:
+        """Describe samples that a source holds."""
         if data.kind == "text":
             return cls("text", len(data))
         if data.kind == "table":
@@ -121,7 +121,7 @@ class SampleInfo:
         if common is not None:
             height, width, channels = common
             return cls("pictures", len(data), (channels, height, width))
-        side = min(crop or CROP, int(data.x.side))
+        side = min(CROP, int(data.x.side))
         return cls("pictures", len(data), (3, side, side), in_memory=False)
 
     @property
@@ -428,7 +428,7 @@ def _own_model(
     """Return the user's own network factory or, unless `networks_only`, classifier."""
     named = isinstance(model, str)
     name, where = (model, f"{option} {model}") if named else (type(model).__name__, option)
-    found = imported(model, what=option) if named else model
+    found = import_object(model, what=option) if named else model
     if not networks_only:
         if isinstance(found, type) and isinstance(found, Classifier):
             if not named:

@@ -22,9 +22,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from labelsieve.checks import imported
+from labelsieve.checks import import_object
 from labelsieve.data.embedding_cache import EmbeddingModel, Encoder, Rows
-from labelsieve.errors import InputError, hub_unreachable
+from labelsieve.errors import InputError, first_line, hub_unreachable
 from labelsieve.files import check_free, content_folders, leads_outside, open_file, read_text, regular_file
 from labelsieve.types import Kind
 
@@ -176,7 +176,7 @@ def load_encoder(
     if not isinstance(name, str) and callable(name):
         return FunctionEncoder(f"{name.__module__}:{name.__qualname__}", name)
     if _is_function(name):
-        return FunctionEncoder(name, imported(name, what=option))
+        return FunctionEncoder(name, import_object(name, what=option))
     folder = find_model(name, option=option)
     weights = check_model(folder, f"{option} {name}")
     model = EmbeddingModel(name, _digest(sorted(f for f in folder.rglob("*") if f.suffix in DESCRIPTIONS)))
@@ -235,8 +235,7 @@ def fetch_model(name: str, to: Path | None = None) -> Path:
     except (HFValidationError, RepositoryNotFoundError):
         raise InputError(f"{name} cannot be downloaded: Hugging Face has no such model, or requires a login") from None
     except Exception as problem:
-        reason = " ".join(str(problem).split())[:200]
-        raise InputError(f"{name} cannot be downloaded ({type(problem).__name__}: {reason})") from None
+        raise InputError(f"{name} cannot be downloaded ({type(problem).__name__}: {first_line(problem)})") from None
     check_model(folder, name)
     return folder
 
@@ -396,5 +395,4 @@ def _one_line(failed: str) -> Iterator[None]:
     except (InputError, KeyboardInterrupt, SystemExit, MemoryError):
         raise
     except BaseException as problem:
-        reason = " ".join(str(problem).split())[:200]
-        raise InputError(f"{failed} ({type(problem).__name__}: {reason})") from None
+        raise InputError(f"{failed} ({type(problem).__name__}: {first_line(problem)})") from None

@@ -33,22 +33,22 @@ BIAS_GAIN = 8.0
 LOGIT_SCALE = 1 / 9  # small logits, from the ablations cited above
 
 
-def whitening_filters(pictures: Tensor, *, floor: float = WHITENING_FLOOR) -> Tensor:
+def whitening_filters(pictures: Tensor) -> Tensor:
     """Filters [2 * d, C, 2, 2], d = 4 C, that make the patches of pictures [M, C, H, W] uncorrelated, and their
     negatives, as the activation after them needs both signs."""
     channels = pictures.shape[1]
     patches = pictures.double().unfold(2, PATCH, 1).unfold(3, PATCH, 1)  # [M, C, H-1, W-1, 2, 2]
     rows = patches.permute(0, 2, 3, 1, 4, 5).reshape(-1, channels * PATCH * PATCH)
     values, vectors = torch.linalg.eigh(rows.T @ rows / len(rows))
-    filters = (vectors / torch.sqrt(values.clamp_min(0) + floor)).T.flip(0)
+    filters = (vectors / torch.sqrt(values.clamp_min(0) + WHITENING_FLOOR)).T.flip(0)
     return torch.cat([filters, -filters]).reshape(-1, channels, PATCH, PATCH).float()
 
 
-def sampled_pictures(store: Store, count: int | None = None) -> Tensor:
+def sampled_pictures(store: Store) -> Tensor:
     """Evenly spaced pictures of a store without augmentation, [M, C, H, W]."""
     if len(store.shape) != 3:
         raise InputError(f"the fast network takes pictures, not samples of shape {list(store.shape)}: choose mlp")
-    count = count or max(1, WHITENING_PIXELS // (store.shape[1] * store.shape[2]))
+    count = max(1, WHITENING_PIXELS // (store.shape[1] * store.shape[2]))
     index = torch.arange(0, len(store), max(1, len(store) // count), device=store.device)
     parts = torch.split(index[None], 1024, dim=1)
     pieces = [store.batch(part, torch.full_like(part, store.plain)) for part in parts]

@@ -25,6 +25,7 @@ from labelsieve.runfolder import RunFolder
 from labelsieve.types import Kind, LabelledData
 
 MAX_TINY_SIDE = 64  # smaller pictures keep every pixel
+COMPARED_SIDE = 16  # pixels of the copies that pictures are compared by
 HIDDEN_COLUMNS = ("id", "true")  # `true` is for metrics only
 
 Cells = tuple[tuple[str, str], ...]  # column names and cells
@@ -96,12 +97,12 @@ class Samples:
         except Exception:  # the text is shown without them
             return ()
 
-    def pixels(self, row: int, side: int = 16) -> NDArray[np.float32] | None:
+    def pixels(self, row: int) -> NDArray[np.float32] | None:
         """A tiny copy of a picture for comparisons; None if it cannot be read."""
         try:
             with self.read(row) as picture:
-                picture.draft("RGB", (2 * side, 2 * side))
-                small = turn_upright(picture).resize((side, side))
+                picture.draft("RGB", (2 * COMPARED_SIDE, 2 * COMPARED_SIDE))
+                small = turn_upright(picture).resize((COMPARED_SIDE, COMPARED_SIDE))
         except Exception:  # as in `show`
             return None
         return np.asarray(small, dtype=np.float32) / np.float32(255)

@@ -24,7 +24,7 @@ from labelsieve.csv_files import read_arrow
 from labelsieve.data.cells import is_text
 from labelsieve.data.decode import ExactSize, UnreadablePictureError, decode
 from labelsieve.data.folder import list_pictures
-from labelsieve.data.labels import LabelFile, means
+from labelsieve.data.labels import LabelFile, is_same_label
 from labelsieve.data.read_options import ReadOptions
 from labelsieve.data.source import BUILT_IN, TABLES, files_of, is_path, load_source
 from labelsieve.data.stage import StagedPictures
@@ -58,7 +58,7 @@ class RunSource:
 
     name: str  # as in run.json
     path: Path | None  # of a file or folder that exists
-    about: Mapping[str, Any]  # the entry `data` of run.json
+    data_record: Mapping[str, Any]  # the entry `data` of run.json
     settings: Mapping[str, Any]
 
     @classmethod
@@ -70,7 +70,7 @@ class RunSource:
 
     @property
     def kind(self) -> Kind:
-        return cast("Kind", self.about.get("kind", "table"))
+        return cast("Kind", self.data_record.get("kind", "table"))
 
     @property
     def is_table(self) -> bool:
@@ -82,15 +82,10 @@ class RunSource:
         return SourceTable.read(self.path, self.settings, typed=typed)
 
     def load(self, **options: Any) -> LabelledData:
-        """Read the samples as the run did, with other `ReadOptions`. Nothing is written: `stage=` is left out."""
+        """Read the samples as the run did, with other `ReadOptions`. Nothing is written."""
         if not self.name:
             raise InputError("this run does not name its source")
-        source = str(self.path)
-        if self.path is None:
-            name, _, query = self.name.partition("?")
-            kept = "&".join(part for part in query.split("&") if not part.startswith("stage="))
-            source = f"{name}?{kept}" if kept else name
-        return load_source(source, ReadOptions.of_run(self.settings, **options))
+        return load_source(str(self.path or self.name), ReadOptions.of_run(self.settings, **options))
 
     def words(self, corrected: str, *, table: bool) -> list[str]:
         """The arguments that read corrected labels as the run read its source.
@@ -113,7 +108,7 @@ class RunSource:
 class SourceTable:
     """A table with every cell as it is written, and the roles of its columns.
 
-    Column names are those of a `TableFile`; `written` has the names of the file.
+    Column names are those of a `TableFile`; `original_names` are those of the file.
     """
 
     path: Path
@@ -122,7 +117,7 @@ class SourceTable:
     root: Path
     text: str = "text"
     id: str = "id"
-    written: tuple[str, ...] = ()
+    original_names: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, path: Path, settings: Mapping[str, Any], *, typed: bool = False) -> SourceTable:
@@ -131,7 +126,7 @@ class SourceTable:
         header = tuple(map(str, settings.get("header") or ()))
         file = TableFile.read(path, (label, text, id), header=header, as_text=not typed)
         root = Path(settings["root"]) if settings.get("root") else path.parent
-        return cls(path, file.table, in_any_case(label, file.names), root, text, id, file.written)
+        return cls(path, file.table, in_any_case(label, file.names), root, text, id, file.original_names)
 
     @property
     def names(self) -> list[str]:
@@ -206,7 +201,7 @@ class _Check:
     def __init__(self, run: RunFolder, columns: LabelColumns) -> None:
         self.run, self.columns, self.opener = run, columns, RunSource.of(run)
         self.record = run.record()
-        self.settings, self.data, self.source = self.opener.settings, self.opener.about, self.opener.name
+        self.settings, self.data, self.source = self.opener.settings, self.opener.data_record, self.opener.name
 
     def state(self) -> SourceState:
         if not self.source or self.source in BUILT_IN:
@@ -349,7 +344,7 @@ class _Check:
         if (lost := next((id for id in ids if id not in now), None)) is not None:
             return f"{lost!r} is missing"
         for id, label in zip(ids, self.columns.names(self.columns.label), strict=True):
-            if now[id] is not None and not means(now[id], label):
+            if now[id] is not None and not is_same_label(now[id], label):
                 return f"the label of {id!r} was {label!r} and is now {now[id]!r}"
         if count != len(self.columns):
             return f"it had {len(self.columns):,} samples and now has {count:,}"

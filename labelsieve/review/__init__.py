@@ -54,13 +54,13 @@ def in_address(host: str) -> str:
     return f"[{address.compressed}]" if address.version == 6 else host
 
 
-def bound(host: str, port: int | None) -> socket.socket:
+def open_listener(host: str, port: int | None) -> socket.socket:
     """A listening socket. Without `port`, the default port or, if it is taken, a free one."""
     if port is None:
         try:
-            return bound(host, DEFAULT_PORT)
+            return open_listener(host, DEFAULT_PORT)
         except InputError:
-            return bound(host, 0)
+            return open_listener(host, 0)
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -100,7 +100,7 @@ def serve(
         session = ReviewSession(folder, reviewer)
         for warning in session.warnings():
             note(warning)
-        listener = bound(host, port)
+        listener = open_listener(host, port)
         actual = int(listener.getsockname()[1])
         token = token or secrets.token_urlsafe(24)
         app = make_app(session, hosts=names_of(host, actual), token=token)

@@ -48,7 +48,7 @@ HEADERS = (
 MAX_BODY_BYTES = 1_000_000  # larger requests are refused
 
 
-def allowed(scope: Message, hosts: Iterable[str], token: str) -> str | None:
+def refusal_reason(scope: Message, hosts: Iterable[str], token: str) -> str | None:
     """None if the request is allowed, else the reason."""
     headers: dict[bytes, list[bytes]] = {}
     for name, value in scope.get("headers") or ():
@@ -83,13 +83,13 @@ class Guard:
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
-        why = allowed(scope, self.hosts, self.token)
+        why = refusal_reason(scope, self.hosts, self.token)
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
         left = MAX_BODY_BYTES
 
-        async def counted() -> Message:
+        async def limit_body() -> Message:
             nonlocal left
             message = await receive()
             left -= len(message.get("body") or b"")
@@ -97,7 +97,7 @@ class Guard:
                 return {"type": "http.disconnect"}
             return message
 
-        async def sealed(message: Message) -> None:
+        async def add_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 own = {name for name, _ in HEADERS}
                 kept = [(name, value) for name, value in message.get("headers", []) if name.lower() not in own]
@@ -107,7 +107,7 @@ class Guard:
             await send(message)
 
         app = self.app if why is None else PlainTextResponse(f"Not allowed: {why}.", 403)
-        await app(scope, counted, sealed)
+        await app(scope, limit_body, add_headers)
 
 
 PAGE_FILES = {
@@ -172,7 +172,7 @@ def make_app(session: ReviewSession, *, hosts: Iterable[str], token: str) -> App
     def accept(sent: Answer) -> Answer:
         return session.accept_above(_share(sent, "confidence"), window=_window(sent), reviewer=_reviewer(sent))
 
-    async def answered(answer: Callable[[], Response]) -> Response:
+    async def respond(answer: Callable[[], Response]) -> Response:
         """Run in a thread, so that a slow disk does not block other requests. Errors become answers."""
         try:
             return await run_in_threadpool(answer)
@@ -187,7 +187,7 @@ def make_app(session: ReviewSession, *, hosts: Iterable[str], token: str) -> App
 
     def get(path: str, answer: Callable[[Request], Response]) -> Route:
         async def endpoint(request: Request) -> Response:
-            return await answered(lambda: answer(request))
+            return await respond(lambda: answer(request))
 
         return Route(path, endpoint, methods=["GET"])
 
@@ -199,7 +199,7 @@ def make_app(session: ReviewSession, *, hosts: Iterable[str], token: str) -> App
             async with slow_requests:
                 if await request.is_disconnected():  # the page shows another sample by now
                     return Response(status_code=204)
-                return await answered(lambda: _json(answer(_whole(request.path_params, "row", -1))))
+                return await respond(lambda: _json(answer(_whole(request.path_params, "row", -1))))
 
         return Route(path, endpoint, methods=["GET"])
 
@@ -216,7 +216,7 @@ def make_app(session: ReviewSession, *, hosts: Iterable[str], token: str) -> App
                 return _json({"error": "expected a JSON object of at most a megabyte"}, 400)
             if not isinstance(sent, dict):
                 return _json({"error": "expected a JSON object"}, 400)
-            return await answered(lambda: answer(sent))
+            return await respond(lambda: answer(sent))
 
         return Route(path, endpoint, methods=["POST"])
 

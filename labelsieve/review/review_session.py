@@ -284,7 +284,7 @@ class ReviewSession:
         for row, _ in samples:
             self._check_row(row)
         made = [(row, self._resolution(row, decision, label), seen) for row, seen in samples]
-        self.log.decide_all(made, window=window, reviewer=reviewer)
+        self.log.decide(made, window=window, reviewer=reviewer)
         return {"saved": True, "rows": [{"row": row, **self.decision(row, reviewer)} for row, _ in samples]}
 
     def _resolution(self, row: int, decision: str, label: int | None) -> Resolution:

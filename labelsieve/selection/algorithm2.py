@@ -83,8 +83,8 @@ def with_noise(state: INCVState, accuracy: float, classes: int, settings: INCVSe
     Eq. 4 for pair noise too, as in all of the paper's experiments (section 5.2): Eq. 5 never falls below 0.5.
     """
     pattern = "pair" if settings.asymmetric else "symmetric"
-    found = theory.ratio_from_accuracy(accuracy, classes, "symmetric")
-    eps = found.ratio
+    estimate = theory.ratio_from_accuracy(accuracy, classes, "symmetric")
+    eps = estimate.ratio
     r = authors_remove_ratio(eps, asymmetric=settings.asymmetric)
     if settings.remove_ratio != "auto":
         r = float(settings.remove_ratio)
@@ -95,7 +95,7 @@ def with_noise(state: INCVState, accuracy: float, classes: int, settings: INCVSe
         f"noise ratio {eps:.4f} (Eq. 4 with the agreement of the first half, {accuracy:.4f}); {pattern} noise, {known}",
         f"remove ratio {r:.4f}, {source}" + (f"; {which_epoch(settings.best_until(eps))}" if settings.networks else ""),
     ]
-    if not found.in_reach:
+    if not estimate.in_reach:
         notes.append(f"agreement {accuracy:.4f} is below the range of Eq. 4; the nearest noise ratio is used")
     transition = theory.pair(classes, eps) if pattern == "pair" else theory.symmetric(classes, eps)
     return state.with_noise(settings, eps, transition, r, notes)

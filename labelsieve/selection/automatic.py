@@ -39,7 +39,7 @@ from labelsieve.selection.noise_model import (
 )
 from labelsieve.selection.posterior import calibrate, of_unlearnt_classes, posterior_of
 from labelsieve.selection.settings import which_epoch
-from labelsieve.selection.splits import Split, averaged, distinct_share, over_first_split, shared_out
+from labelsieve.selection.splits import Split, average_scores, distinct_share, over_first_split, stratified_parts
 from labelsieve.selection.state import INCVState, Problem
 from labelsieve.types import CANDIDATE, REMOVED, SELECTED, BoolArray, IntArray, Job, NoiseEstimate, Scores
 
@@ -55,27 +55,27 @@ def first_iteration(state: INCVState, problem: Problem) -> Iteration:
     jobs: list[Job] = []
     seeds = problem.job_seeds(1, (1, 2))
     for s in range(problem.settings.repeats):
-        first, second = shared_out(np.arange(len(given)), given, 2, split_rng(problem, 1, s), problem.groups)
+        first, second = stratified_parts(np.arange(len(given)), given, 2, split_rng(problem, 1, s), problem.groups)
         splits.append((second, first))
         for j, (train, score) in enumerate(((first, second), (second, first))):
             jobs.append(Job(job_name(problem, 1, j, s), given, train, score, seeds[2 * s + j], keep_best))
     answers = yield jobs
     scores = over_first_split(splits, answers, given, problem.classes)
-    state = yield from measured(state, problem, splits, scores)
+    state = yield from fit_noise(state, problem, splits, scores)
     history: dict[str, Any] = {
         "agreement": [float(np.mean(s.predicted == given[half])) for s, half in zip(scores, splits[0], strict=True)],
         "keep_best": keep_best,
         "splits": len(splits),
         "unseen_classes": unseen_classes(splits[0], given, problem.classes),
     }
-    return judged(state, problem, history["unseen_classes"]), history
+    return apply_posterior(state, problem, history["unseen_classes"]), history
 
 
 def later_iteration(state: INCVState, problem: Problem) -> Iteration:
     """Judge all labels again, by classifiers of the labels that are not removed."""
     k, given, classes = state.done + 1, problem.given, problem.classes
     splits = [
-        shared_out(np.arange(len(given)), given, PARTS, split_rng(problem, k, s), problem.groups)
+        stratified_parts(np.arange(len(given)), given, PARTS, split_rng(problem, k, s), problem.groups)
         for s in range(problem.settings.repeats)
     ]
     jobs = part_jobs(state, problem, splits)
@@ -86,14 +86,14 @@ def later_iteration(state: INCVState, problem: Problem) -> Iteration:
         return state.stop("there are too few labels to train on"), {}
     answers = yield jobs
     predictions = [
-        Scores.joined(answers[PARTS * s : PARTS * (s + 1)]).take(np.argsort(np.concatenate(parts)))
+        Scores.concatenate(answers[PARTS * s : PARTS * (s + 1)]).take(np.argsort(np.concatenate(parts)))
         for s, parts in enumerate(splits)
     ]
-    new = predictions[0] if len(predictions) == 1 else averaged(predictions, given, classes)
+    new = predictions[0] if len(predictions) == 1 else average_scores(predictions, given, classes)
     assert state.mean is not None
     if is_comparable(new, state.usual_agreement, given, classes):
         number = state.averaged_over
-        mean = averaged((state.mean, new), given, classes, weights=(number, 1))
+        mean = average_scores((state.mean, new), given, classes, weights=(number, 1))
         state = replace(state, mean=mean, averaged_over=number + 1)
     else:
         state = without_removals(state)
@@ -103,7 +103,7 @@ def later_iteration(state: INCVState, problem: Problem) -> Iteration:
         "splits": len(splits),
         "unseen_classes": unseen_classes(splits[0], given, classes),
     }
-    return judged(state, problem, history["unseen_classes"]), history
+    return apply_posterior(state, problem, history["unseen_classes"]), history
 
 
 def part_jobs(state: INCVState, problem: Problem, splits: Sequence[Sequence[IntArray]]) -> list[Job]:
@@ -150,7 +150,7 @@ def without_removals(state: INCVState) -> INCVState:
     return replace(state, verdict=verdict, iteration=iteration, remove_ratio=0.0, notes=notes)
 
 
-def judged(state: INCVState, problem: Problem, unseen: Sequence[int]) -> INCVState:
+def apply_posterior(state: INCVState, problem: Problem, unseen: Sequence[int]) -> INCVState:
     """The posterior by the mean of all predictions, and the verdicts that follow from it."""
     given, classes, model, mean = problem.given, problem.classes, state.model, state.mean
     assert model is not None and mean is not None
@@ -189,7 +189,7 @@ def judged(state: INCVState, problem: Problem, unseen: Sequence[int]) -> INCVSta
 # ---------------------------------------------------------------- the noise, in iteration 1
 
 
-def measured(
+def fit_noise(
     state: INCVState, problem: Problem, splits: Sequence[Split], scores: tuple[Scores, Scores]
 ) -> Generator[list[Job], list[Scores], INCVState]:
     """Fit the noise model; return the state with it and with the mean of the predictions that judge.
@@ -197,7 +197,7 @@ def measured(
     Unless the predictions are stored, further trainings measure the classifier's error.
     """
     given, classes = problem.given, problem.classes
-    samples, held_out = np.concatenate(splits[0]), Scores.joined(scores)
+    samples, held_out = np.concatenate(splits[0]), Scores.concatenate(scores)
     labels = given[samples]
     best, number = denoise(held_out, labels, classes), 1
     opinions = None
@@ -206,18 +206,18 @@ def measured(
     if jobs:
         answers = yield jobs
         selected_on = 2 * len(splits)
-        again = Scores.joined(over_first_split(splits, answers[:selected_on], given, classes))
+        again = Scores.concatenate(over_first_split(splits, answers[:selected_on], given, classes))
         # Few selected samples can make a much worse classifier than all samples. Held-out labels tell.
         if is_comparable(again, usual, labels, classes):
-            best, number = averaged((best, again), labels, classes), 2
+            best, number = average_scores((best, again), labels, classes), 2
         if len(answers) > selected_on:
-            first, second = (Scores.joined(answers[selected_on + part :: 2]) for part in (0, 1))
+            first, second = (Scores.concatenate(answers[selected_on + part :: 2]) for part in (0, 1))
             # Classifiers of few samples may predict one class for all, agree with each other and know nothing.
             if all(is_comparable(part, usual, labels, classes) for part in (first, second)):
                 opinions = TwoOpinions(first, second, labels)
             elif not problem.settings.networks:  # with networks it was not measured: strong noise may make them useless
                 answers = yield random_part_jobs(problem, splits[0])
-                first, second = Scores.joined(answers[::2]), Scores.joined(answers[1::2])
+                first, second = Scores.concatenate(answers[::2]), Scores.concatenate(answers[1::2])
                 opinions = TwoOpinions(first, second, labels, of_random_parts=True)
     model = fit_noise_model(
         best,
@@ -255,7 +255,7 @@ def estimate_jobs(state: INCVState, problem: Problem, splits: Sequence[Split], s
             jobs.append(Job(name, given, picked, half, seed, keep_best))
             if s == 0:
                 rng = np.random.default_rng([seed, 2])
-                for j, part in enumerate(shared_out(picked, given, 2, rng, problem.groups)):
+                for j, part in enumerate(stratified_parts(picked, given, 2, rng, problem.groups)):
                     parts.append(Job(f"{name}-part{1 + j}", given, part, half, (seed + 1 + j) % 2**31, keep_best))
     if any(len(np.unique(given[job.train])) < 2 for job in jobs):
         return []
@@ -267,7 +267,9 @@ def random_part_jobs(problem: Problem, split: Split) -> list[Job]:
     """Trainings on two disjoint random parts of one half that score the other half."""
     jobs, seeds = [], problem.job_seeds(1, (5, 6))[:2]
     for k, (half, seed) in enumerate(zip(split, seeds, strict=True)):
-        parts = shared_out(np.sort(split[1 - k]), problem.given, 2, np.random.default_rng([seed, 2]), problem.groups)
+        parts = stratified_parts(
+            np.sort(split[1 - k]), problem.given, 2, np.random.default_rng([seed, 2]), problem.groups
+        )
         for j, part in enumerate(parts):
             name = f"{problem.name}-estimate-{1 + k}-random-part{1 + j}"
             jobs.append(Job(name, problem.given, part, half, (seed + 1 + j) % 2**31, False))

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import ClassifierTags, check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from labelsieve.checks import whole
+from labelsieve.checks import check_integer
 from labelsieve.data.columns import TableX, encoding_of
 from labelsieve.data.duplicates import kept_together, with_duplicates
 from labelsieve.data.label_notes import label_notes, why_unknown
@@ -49,8 +49,34 @@ class RareClassWarning(UserWarning):
     """A class has too few samples to be in both halves; its labels could not be checked and stay candidates."""
 
 
+class MostLikelyClass:
+    """`predict` of the estimators that have `predict_proba`."""
+
+    classes_: NDArray[Any]
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Return the probability of each class."""
+        raise NotImplementedError
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most likely class of new samples.
+
+        Parameters
+        ----------
+        X : as in `fit`
+            The samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            The predicted classes.
+        """
+        likeliest = self.predict_proba(X).argmax(axis=1)
+        return np.asarray(self.classes_[likeliest])
+
+
 @dataclass(repr=False, eq=False)
-class Selector(BaseEstimator):  # type: ignore[misc]
+class Selector(MostLikelyClass, BaseEstimator):  # type: ignore[misc]
     """What the selection estimators have in common: parameters, `fit`, predictions, data frame, view in a notebook."""
 
     estimator: Any = None
@@ -125,22 +151,6 @@ class Selector(BaseEstimator):  # type: ignore[misc]
         X = check_samples(self, X, model=self.estimator, encoding=self._encoding, fitting=False)
         refit: Refit = self._refit
         return refit.predict_proba(self._choice.rows(unlabelled(X)), len(self.classes_))
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the most likely class of new samples.
-
-        Parameters
-        ----------
-        X : as in `fit`
-            The samples.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            The predicted classes.
-        """
-        likeliest = self.predict_proba(X).argmax(axis=1)
-        return np.asarray(self.classes_[likeliest])
 
     def to_frame(self) -> Any:
         """Return one row per sample: label, predicted, probability, loss, verdict, iteration, suspicion, suggested.
@@ -345,7 +355,7 @@ def select_and_store(selector: Selector, X: Any, y: Any, settings: INCVSettings,
     check_executor(selector.executor)
     check_loss(selector.loss)
     if selector.epochs is not None:
-        whole("epochs", selector.epochs, least=1, otherwise=", or None")
+        check_integer("epochs", selector.epochs, least=1, otherwise=", or None")
     original = X
     if selector.embed is not None:
         X = embed(X, selector.embed, device=selector.device)
@@ -390,7 +400,7 @@ def select_and_store(selector: Selector, X: Any, y: Any, settings: INCVSettings,
         # With protocol "paper" suspicion is not a probability: the selected samples are trained on.
         doubt = selection.suspicion if selector.protocol == "auto" else np.where(selection.selected, 0.0, 1.0)
         selector._refit = Refit.train(choice.classifier, choice.rows(data), codes, doubt, seed)
-    ranked = np.flatnonzero(selection.doubted(codes))
+    ranked = np.flatnonzero(selection.is_suspect(codes))
     ranked = ranked[np.argsort(-selection.suspicion[ranked], kind="stable")][:SHOWN_SUSPECTS]
     selector._suspects = [
         Suspect(i, sample_html(sample), selector.labels_[i], selector.predicted_[i], float(selection.suspicion[i]))
@@ -420,7 +430,9 @@ def store_selection(estimator: Any, selection: Selection, classes: NDArray[Any],
         setattr(estimator, f"{name}_", getattr(selection, name))
     for name in ("noise_ratio", "noise_known", "transition_matrix", "expected_precision", "expected_recall"):
         setattr(estimator, f"{name}_", getattr(selection, name))
-    estimator.suggested_ = classes[np.where(selection.doubted(given) & ~selection.selected, selection.predicted, given)]
+    estimator.suggested_ = classes[
+        np.where(selection.is_suspect(given) & ~selection.selected, selection.predicted, given)
+    ]
     estimator.noise_interval_, estimator.trust_ = None, None
     if selection.noise is not None:
         estimator.noise_interval_, estimator.trust_ = (selection.noise.low, selection.noise.high), selection.noise.trust

@@ -39,13 +39,12 @@ SUGGESTIONS = "suggestions.csv"
 SUGGESTION_COLUMNS = ("id", "label", "suspicion", "suggested", "probability")
 
 
-def expected_precision(state: INCVState, classes: int, settings: INCVSettings) -> float:
-    """Corollary 2.2 for protocol "paper"; for "auto" the mean posterior of the selected labels."""
+def expected_precision(state: INCVState, settings: INCVSettings) -> float:
+    """Proposition 2 for protocol "paper"; for "auto" the mean posterior of the selected labels."""
     if len(state.selected) == 0:
         return 0.0
     if settings.protocol == "paper":
-        pattern = "pair" if settings.asymmetric else "symmetric"
-        return theory.pattern_label_precision(state.noise_ratio, classes, pattern)
+        return theory.label_precision(state.transition)
     return state.expected_precision()
 
 
@@ -54,9 +53,9 @@ def expected_recall(precision: float, right: float, verdict: NDArray[np.int8]) -
     return min(1.0, precision * int(np.sum(verdict == SELECTED)) / right) if right > 0 else 0.0
 
 
-def finish(state: INCVState, classes: int, settings: INCVSettings) -> Selection:
+def finish(state: INCVState, settings: INCVSettings) -> Selection:
     """The Selection of a state."""
-    precision = expected_precision(state, classes, settings)
+    precision = expected_precision(state, settings)
     # By the same suspicions as the precision: the noise ratio differs from their mean.
     right = (1 - state.noise_ratio) * len(state.verdict)
     if settings.protocol == "auto" and np.isfinite(state.noise_ratio):
@@ -152,7 +151,7 @@ def judge_again(
 
 def write_suggestions(path: Path, data: LabelledData, selection: Selection) -> None:
     """Write suggestions.csv, unless the selection has no probabilities (protocol "paper")."""
-    rows = np.flatnonzero(selection.doubted(data.y))
+    rows = np.flatnonzero(selection.is_suspect(data.y))
     if np.isnan(selection.suggested_probability).all():
         return
     # Ranked as written, so that equal values keep the order of labels.csv and of the report.
@@ -168,10 +167,10 @@ def read_suggestions(path: Path) -> dict[str, float] | None:
     """Return the probability of the suggested label by id; None if the run has no such file."""
     if not path.is_file():
         return None
-    found = {}
+    probabilities = {}
     for line, (id, _, _, _, probability) in read_csv(path, SUGGESTION_COLUMNS):
         try:
-            found[id] = float(probability)
+            probabilities[id] = float(probability)
         except ValueError:
             raise InputError(f"{path}, line {line}: {probability!r} is not a number") from None
-    return found
+    return probabilities

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from labelsieve.data.duplicates import MIN_DIFFERENT
-from labelsieve.progress import counted
+from labelsieve.progress import counted, join_names
 from labelsieve.selection import algorithm2, automatic
 from labelsieve.selection.finalize import finish
 from labelsieve.selection.settings import INCVSettings
@@ -54,7 +54,7 @@ def incv_steps(
             on_iteration(state)
     if note := mostly_removed_classes(state, problem):
         state = replace(state, notes=(*state.notes, note))
-    return finish(state, classes, settings)
+    return finish(state, settings)
 
 
 def iteration(before: INCVState, problem: Problem) -> Generator[list[Job], list[Scores], INCVState]:
@@ -119,12 +119,9 @@ def mostly_removed_classes(state: INCVState, problem: Problem) -> str:
 def some_classes(codes: Sequence[int], problem: Problem) -> str:
     """The classes with the most labels, and how many more there are."""
     counts = np.bincount(problem.given, minlength=problem.classes).tolist()
-    listed = []
-    for code in sorted(codes, key=lambda code: (-counts[code], code))[:LISTED_CLASSES]:
-        name = problem.names[code] if problem.names is not None else code
-        listed.append(f"class {name!r} ({counted(counts[code], 'label')})")
-    more = f" and {len(codes) - LISTED_CLASSES} more" if len(codes) > LISTED_CLASSES else ""
-    return ", ".join(listed) + more
+    names = range(problem.classes) if problem.names is None else problem.names
+    ordered = sorted(codes, key=lambda code: (-counts[code], code))
+    return join_names([f"class {names[code]!r} ({counted(counts[code], 'label')})" for code in ordered], LISTED_CLASSES)
 
 
 def rare_classes(selection: Selection) -> list[int]:

@@ -22,6 +22,7 @@ from labelsieve.data.text import tokens
 from labelsieve.errors import InputError
 from labelsieve.frames import check_columns, frame_table, is_frame
 from labelsieve.models.choose import Classifier, SampleInfo, columns_of, numbers_of, own_network_needed
+from labelsieve.progress import join_names
 from labelsieve.types import IntArray, LabelledData
 
 MAX_NAMED_CLASSES = 5  # in a warning about many classes
@@ -252,9 +253,8 @@ def allows_nan(inner: Any) -> bool:
 
 def rare_classes_warning(names: Sequence[Any]) -> str:
     """Name the classes that were never in both halves, however many there are."""
-    more = f" and {len(names) - MAX_NAMED_CLASSES:,} more" if len(names) > MAX_NAMED_CLASSES else ""
-    first = ", ".join(map(repr, names[:MAX_NAMED_CLASSES]))
-    return f"too few samples to be in both halves, labels stay candidates: class {first}{more}"
+    listed = join_names(list(map(repr, names)), MAX_NAMED_CLASSES)
+    return f"too few samples to be in both halves, labels stay candidates: class {listed}"
 
 
 def reads_arrays(inner: Any) -> bool:

@@ -122,7 +122,7 @@ def denoise(scores: Scores, given: IntArray, classes: int) -> Scores:
     noise = LearntNoise.of(expand(scores.take(some), classes), given[some])
     size = max(1, BLOCK_CELLS // classes)
     rows = [slice(start, start + size) for start in range(0, n, size)]
-    found = Scores.joined([noise.undo(expand(scores.take(part), classes), given[part]) for part in rows])
+    found = Scores.concatenate([noise.undo(expand(scores.take(part), classes), given[part]) for part in rows])
     # The stored probability of a given label outside the top classes is finer than the even share: it keeps the order.
     top, _, share = top_classes_of(scores, classes)
     outside = ~(top == given[:, None]).any(axis=1)

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from labelsieve.checks import is_number, whole
+from labelsieve.checks import check_integer, is_number
 from labelsieve.errors import InputError
 from labelsieve.models.choose import ModelChoice, ModelKind
 from labelsieve.types import WhyUnknown
@@ -51,8 +51,8 @@ class INCVSettings:
 
     def __post_init__(self) -> None:
         r = self.remove_ratio
-        whole("n_iterations", self.n_iterations, least=1)
-        whole("repeats", self.repeats, least=1)
+        check_integer("n_iterations", self.n_iterations, least=1)
+        check_integer("repeats", self.repeats, least=1)
         if self.repeats > 1 and self.protocol == "paper":
             raise InputError("repeats: the paper's protocol has one split per iteration; choose protocol auto")
         if r != "auto" and not (is_number(r) and 0 <= float(r) < float("inf")):

@@ -28,7 +28,7 @@ def halves(candidates: IntArray, rng: np.random.Generator) -> tuple[IntArray, In
     return np.sort(order[:middle]), np.sort(order[middle:])
 
 
-def shared_out(
+def stratified_parts(
     members: IntArray, labels: IntArray, parts: int, rng: np.random.Generator, groups: IntArray | None = None
 ) -> list[IntArray]:
     """Return random parts with equal shares of every class; the members of a group (equal codes) are in one part."""
@@ -64,17 +64,17 @@ def distinct_share(groups: IntArray | None) -> float:
     return 1.0 if groups is None else len(np.unique(groups)) / len(groups)
 
 
-def averaged(
+def average_scores(
     predictions: Sequence[Scores], given: IntArray, classes: int, weights: Sequence[float] | None = None
 ) -> Scores:
     """Return the mean of several scores of the same samples; `given` are their labels."""
     shares = np.array(weights or [1.0] * len(predictions)) / sum(weights or [len(predictions)])
     blocks = [slice(start, start + BLOCK) for start in range(0, max(1, len(given)), BLOCK)]
     parts = (([one.take(rows) for one in predictions], given[rows]) for rows in blocks)
-    return Scores.joined([_averaged(some, labels, classes, shares) for some, labels in parts])
+    return Scores.concatenate([_average_some(some, labels, classes, shares) for some, labels in parts])
 
 
-def _averaged(predictions: Sequence[Scores], given: IntArray, classes: int, shares: FloatArray) -> Scores:
+def _average_some(predictions: Sequence[Scores], given: IntArray, classes: int, shares: FloatArray) -> Scores:
     known = [top_classes_of(one, classes) for one in predictions]
     candidates = np.concatenate([top_classes for top_classes, _, _ in known], axis=1)
     levels = np.zeros(candidates.shape)
@@ -133,7 +133,7 @@ def over_first_split(
     predictions = []
     for s, split in enumerate(splits):
         order = np.searchsorted(samples, np.concatenate(split))
-        predictions.append(Scores.joined(answers[2 * s : 2 * s + 2]).take(np.argsort(order)))
-    mean = averaged(predictions, labels[samples], classes)
+        predictions.append(Scores.concatenate(answers[2 * s : 2 * s + 2]).take(np.argsort(order)))
+    mean = average_scores(predictions, labels[samples], classes)
     first, second = (mean.take(np.searchsorted(samples, half)) for half in splits[0])
     return first, second

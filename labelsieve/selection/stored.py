@@ -19,8 +19,8 @@ from labelsieve.errors import InputError
 from labelsieve.frames import installed_frame
 from labelsieve.progress import NoteKind
 from labelsieve.scoring import (
+    check_inputs,
     check_rows,
-    checked,
     class_names,
     named_columns,
     probability_blocks,
@@ -170,7 +170,7 @@ def find_wrong_labels(
     """
     labels = as_labels(labels)
     classes = named_columns(labels, pred_probs, classes)
-    codes, probs = checked(labels, pred_probs, classes)
+    codes, probs = check_inputs(labels, pred_probs, classes)
     names = class_names(labels, probs.shape[1], classes)
     given = codes.astype(np.int64)
     if len(np.unique(given)) < 2:
@@ -211,7 +211,7 @@ def denoised_scores(given: IntArray, probs: NDArray[Any]) -> Scores:
         return score_probabilities(given, probs, warn=False)
     some = rows_to_learn_from(len(given))
     noise = LearntNoise.of(probs[some], given[some])
-    return Scores.joined([noise.undo(q, labels) for labels, q in probability_blocks(given, probs)])
+    return Scores.concatenate([noise.undo(q, labels) for labels, q in probability_blocks(given, probs)])
 
 
 def on_one_scale(probs: NDArray[Any], folds: ArrayLike) -> NDArray[Any]:

@@ -163,10 +163,8 @@ class Model:
         if not self.states:
             self.reader.check_samples(data)
             return predict_arrays(self.reader.arrays, np.asarray(data.x), len(self.classes))
-        from labelsieve.engine.bundle import Bundle
         from labelsieve.engine.device import choose_device
-        from labelsieve.engine.evaluate import probabilities
-        from labelsieve.engine.schedule import Schedule
+        from labelsieve.engine.evaluate import mean_probabilities
 
         chosen = choose_device(device)
         _, factory = network_for(self.name, self.reader, len(self.classes), chosen.type)
@@ -176,11 +174,8 @@ class Model:
             store = self.reader.store(data, chosen)
         except (KeyError, IndexError, TypeError) as problem:
             raise InputError(f"the model file is damaged ({problem!r}); train again") from None
-        found = np.zeros((len(data), len(self.classes)))
-        for state in self.states:
-            bundle = Bundle(factory, [state], Schedule.incv_50(1), chosen)
-            found += probabilities(bundle, store, np.arange(len(data)), 0).double().cpu().numpy()
-        return found / len(self.states)
+        chunks = mean_probabilities(store, factory, self.states, np.arange(len(data)))
+        return np.concatenate([p for _, p in chunks])
 
 
 def network_for(

@@ -197,7 +197,7 @@ def _plan_network(
     device = choose_device(settings.device)
     n, selects = request.samples or len(data), choice.kind is ModelKind.NETWORK
     rows = _as_numbers(data)
-    reader = SampleReader(rows.kind, SampleInfo.of(rows, crop=request.crop).shape)
+    reader = SampleReader(rows.kind, SampleInfo.of(rows).shape)
     sizes = TrainingSizes.choose(
         settings, n, pictures=data.kind == "pictures", device_type=device.type, paper=settings.protocol == "paper"
     )
@@ -210,11 +210,11 @@ def _plan_network(
     )  # fmt: skip
     most = max(sizes.batch_size, SELECTION_BATCH_SIZE)
     some = take_evenly(rows, 4 * most if device.type == "cpu" else 16 * most)
-    store, read, sample_bytes = _small_store(some, device, crop=request.crop)
+    store, read, sample_bytes = _small_store(some, device)
     seconds = request.seconds / 2 if selects else request.seconds
     if (count := trial_samples(factory, store, seconds)) < len(store):
         some = take_evenly(some, count)
-        store, _, _ = _small_store(some, device, crop=request.crop)
+        store, _, _ = _small_store(some, device)
     timed = None if ":" in settings.method else method  # the user's own method may look at the samples
     found = selecting = measure(some, factory, store, timed, batch_size=sizes.batch_size, seconds=seconds)
     if selects:
@@ -375,7 +375,7 @@ def take_evenly(data: LabelledData, count: int) -> LabelledData:
     return replace(data.take(chosen), groups=None, duplicates=None)
 
 
-def _small_store(data: LabelledData, device: torch.device, *, crop: int) -> tuple[Store, float | None, float]:
+def _small_store(data: LabelledData, device: torch.device) -> tuple[Store, float | None, float]:
     """Return a store, the pictures that all cores decode per second (None: no decoding), and bytes per sample."""
     if isinstance(data.x, EncodedPictures):
         count = min(32, len(data.x))
@@ -383,10 +383,10 @@ def _small_store(data: LabelledData, device: torch.device, *, crop: int) -> tupl
         for i in range(count):
             data.x.picture(i)
         read = count / (time.perf_counter() - began) * usable_cores()
-        store = picture_store(data.x, device, crop=min(crop, data.x.side), workers=0, hold=True)
+        store = picture_store(data.x, device, workers=0, hold=True)
         return store, read, _sample_bytes(store)
     if isinstance(data.x, StagedPictures):
-        staged = picture_store(data.x, device, crop=min(crop, data.x.side), workers=0)
+        staged = picture_store(data.x, device, workers=0)
         return staged, None, data.x.nbytes / max(1, len(data.x))
     from labelsieve.execute.network_trainer import stage
 

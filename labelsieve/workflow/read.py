@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from labelsieve.data.columns import TableX, join_names
+from labelsieve.data.columns import TableX
 from labelsieve.data.embedding_cache import EmbeddingModel
 from labelsieve.data.labels import read_label_file
 from labelsieve.data.read_options import ReadOptions
@@ -21,7 +21,7 @@ from labelsieve.data.stage import provisional_cache
 from labelsieve.errors import InputError
 from labelsieve.execute.embed_samples import automatic_model, read_embedding
 from labelsieve.models.embed import AUTO, DEFAULT_MODELS, is_local
-from labelsieve.progress import SILENT, Note, NoteKind, Progress
+from labelsieve.progress import SILENT, Note, NoteKind, Progress, join_names
 from labelsieve.report.source_state import RunSource
 from labelsieve.runfolder import STAGED, RunFolder, fingerprint
 from labelsieve.types import LabelledData

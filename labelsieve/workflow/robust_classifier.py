@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from labelsieve.checks import between, is_number, whole
+from labelsieve.checks import check_integer, check_range, is_number
 from labelsieve.data.duplicates import copies_among
 from labelsieve.engine import Method, Plan, Store, train
 from labelsieve.engine.augment import check_augment, mirror_test
@@ -28,7 +27,7 @@ from labelsieve.engine.schedule import DEFAULT_RATE, auto_batch_size, auto_epoch
 from labelsieve.errors import InputError
 from labelsieve.execute.network_trainer import EngineTrainer
 from labelsieve.methods import METHODS, create
-from labelsieve.selection.estimators import store_selection, warn_about_rare_classes
+from labelsieve.selection.estimators import MostLikelyClass, store_selection, warn_about_rare_classes
 from labelsieve.selection.incv import drive, incv_steps
 from labelsieve.selection.inputs import check_lengths, check_samples, encode_labels, unlabelled, without_torch
 from labelsieve.selection.settings import INCVSettings
@@ -46,7 +45,7 @@ class WeakTrainingWarning(UserWarning):
 
 
 @dataclass(repr=False, eq=False)
-class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class RobustClassifier(MostLikelyClass, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Train a network on noisy labels: INCV selects samples, a robust method trains on them.
 
     Parameters
@@ -207,31 +206,15 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             found[start : start + ROWS_PER_BLOCK] = mean[: len(store) - start]
         return found
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the most likely class of each sample.
-
-        Parameters
-        ----------
-        X : as in `fit`
-            The samples.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            The predicted classes.
-        """
-        most_likely = self.predict_proba(X).argmax(1)
-        return np.asarray(self.classes_[most_likely])
-
     def _check_settings(self) -> INCVSettings:
         """Raise InputError for the first parameter that is wrong; return the settings of INCV."""
         for name in ("epochs", "selection_epochs", "batch_size"):
             if (value := getattr(self, name)) is not None:
-                whole(name, value, least=1, otherwise=", or None")
+                check_integer(name, value, least=1, otherwise=", or None")
         if not is_number(self.learning_rate) or not 0 < self.learning_rate < float("inf"):
             raise InputError(f"learning_rate: expected a number above 0, got {self.learning_rate!r}")
         if self.noise_ratio is not None:
-            between("noise_ratio", self.noise_ratio, 0, 1, ends="[)", otherwise=", or None")
+            check_range("noise_ratio", self.noise_ratio, 0, 1, ends="[)", otherwise=", or None")
         if self.method_settings is not None and not isinstance(self.method_settings, Mapping):
             raise InputError(f"method_settings: expected a dict, got {self.method_settings!r}")
         if not isinstance(self.together, bool | np.bool_):

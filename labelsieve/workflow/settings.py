@@ -15,9 +15,11 @@ from labelsieve.csv_files import parse_names
 from labelsieve.data.read_options import ReadOptions, option
 from labelsieve.errors import InputError, Problems
 from labelsieve.execute.build_trainer import LOSSES
+from labelsieve.execute.ray_cluster import is_ray
 from labelsieve.models.choose import NETWORKS, ModelChoice, SampleInfo, check_name
 from labelsieve.models.embed import AUTO, NO_EMBEDDING
 from labelsieve.selection.settings import PATTERNS, INCVSettings, ncv_settings
+from labelsieve.types import AUGMENT
 
 if TYPE_CHECKING:
     from labelsieve.engine.method import Method
@@ -38,7 +40,6 @@ SMALL_PICTURES_METHOD = "incv-posterior"
 # Options that have no effect on a selection from stored predictions.
 TRAINER_OPTIONS = ("model", "embed", "epochs", "loss", "repeats", "remove_ratio", "executor", "protocol", "iterations")
 NETWORK_OPTIONS = ("network", "train_epochs", "batch_size", "set", "augment")
-AUGMENT = ("auto", "mirror", "shift", "none")
 DEVICES = ("auto", "cpu", "cuda", "mps")
 MIN_PICTURE_SIDE = 8  # pixels; the smallest pictures that the small network reads
 
@@ -66,8 +67,8 @@ class SourceSettings:
         Column names, separated by commas, for a file without a header row.
     split
         Splits to read, separated by commas, or all. A split is a folder named train, val, validation, valid, dev or
-        test, the rows with one of these values in the column split, or a split of a Hugging Face dataset. Default: all
-        splits except test; for Hugging Face datasets: train.
+        test, the rows with one of these values in the column split, or a split of CIFAR or a Hugging Face dataset.
+        Default: all splits except test; for CIFAR and Hugging Face datasets: train.
     """
 
     root: Path | None = None
@@ -199,8 +200,8 @@ class SelectSettings(SourceSettings):
             check_known(problems, name, value, known)
         check_device(problems, self.device)
         check_seed(problems, self.seed)
-        local = self.executor in ("local", "ray") or self.executor.startswith("ray://")
-        problems.check(local, f"unknown --executor {self.executor!r}; choose local, ray or ray://HEAD:PORT")
+        known_executor = self.executor == "local" or is_ray(self.executor)
+        problems.check(known_executor, f"unknown --executor {self.executor!r}; choose local, ray or ray://HEAD:PORT")
         problems.attempt(check_name, self.model, option="--model")
         problems.check(
             _is_ratio(self.remove_ratio), f"--remove-ratio must be auto or a number >= 0, got {self.remove_ratio!r}"
@@ -406,8 +407,6 @@ class PlanRequest:
     ----------
     gpus
         Number of devices like this one that share the work.
-    crop
-        Side in pixels of the random crop of larger pictures.
     samples
         Number of samples to plan for. Default: that of the source.
     seconds
@@ -415,13 +414,12 @@ class PlanRequest:
     """
 
     gpus: int = 1
-    crop: int = 227
     samples: int | None = None
     seconds: float = 5.0
 
     def check(self, problems: Problems) -> None:
         """Collect what is wrong with the options."""
-        for name in ("gpus", "crop", "samples"):
+        for name in ("gpus", "samples"):
             check_at_least(problems, name, getattr(self, name), 1)
         problems.check(self.seconds > 0, f"--seconds must be above 0, got {self.seconds}")
 

@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 from labelsieve.cli.app import run
-from labelsieve.engine.augment import MODES
 from labelsieve.runfolder import RunFolder
-from labelsieve.workflow.settings import AUGMENT
 
 
 @pytest.fixture
@@ -30,10 +28,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def settings(folder: str) -> dict:
     found: dict = RunFolder(folder).record()["stages"]["train"]["settings"]
     return found
-
-
-def test_the_choices_are_the_engines() -> None:
-    assert AUGMENT == MODES
 
 
 def test_sides_are_learnt_and_mirrored_ones_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

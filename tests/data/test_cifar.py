@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from labelsieve.data import cifar
+from labelsieve.data.source import ReadOptions, load_source
 from labelsieve.errors import InputError
 
 
@@ -64,7 +65,7 @@ def test_cifar100_in_both_formats(tmp_path: Path) -> None:
         content = {"data": rows(2), "fine_labels": [40, 99], "coarse_labels": [3, 19]}
         (python / part).write_bytes(pickle.dumps(content, protocol=2))
     (python / "meta").write_bytes(pickle.dumps({"fine_label_names": [f"c{i}" for i in range(100)]}, protocol=2))
-    one, other = cifar.load(f"cifar100:{binary}"), cifar.load(f"cifar100:{python}?split=test")
+    one, other = cifar.load(f"cifar100:{binary}"), cifar.load(f"cifar100:{python}", ReadOptions(split="test"))
     assert one.y.tolist() == other.y.tolist() == [40, 99]
     assert np.array_equal(one.x, other.x)
     assert one.classes[5] == "5" and other.classes[5] == "c5"
@@ -75,7 +76,10 @@ def test_load_says_what_it_is(tmp_path: Path) -> None:
     data = cifar.load(f"cifar10:{tmp_path}")
     assert (data.kind, data.name, len(data), data.classes[3]) == ("pictures", "cifar10", 20, "cat")
     assert data.ids[0] == "train-00000" and len(set(data.ids)) == 20
-    assert len(cifar.load(f"cifar10:{tmp_path}?split=test")) == 4
+    test = load_source(f"cifar10:{tmp_path}", ReadOptions(split="test", allow_one_class=True))
+    assert len(test) == 4 and test.ids[0] == "test-00000"
+    both = load_source(f"cifar10:{tmp_path}", ReadOptions(split="all"))
+    assert both.ids.tolist() == [*data.ids, *test.ids] and both.y.tolist() == [*data.y, *test.y]
 
 
 def test_cifar10n_takes_the_labels_asked_for(tmp_path: Path) -> None:
@@ -97,11 +101,10 @@ def test_cifar10n_takes_the_labels_asked_for(tmp_path: Path) -> None:
     [
         ("cifar10:{0}/nowhere", "labelsieve data fetch cifar10"),
         ("cifar10:{0}?what=1", "cannot use 'what'"),
-        ("cifar10:{0}?split=middle", "split=middle"),
+        ("cifar10:{0}?split=test", "cannot use 'split'"),
         ("cifar10:", "write cifar10:DIR"),
         ("cifar100", "write cifar10:DIR, cifar100:DIR"),
         ("cifar10n:{0}", "CIFAR-10_human.pt"),
-        ("cifar10n:{0}?split=test", "only the training pictures"),
     ],
 )
 def test_mistakes_are_told_in_one_line(tmp_path: Path, spec: str, message: str) -> None:
@@ -109,6 +112,16 @@ def test_mistakes_are_told_in_one_line(tmp_path: Path, spec: str, message: str) 
     with pytest.raises(InputError, match=message) as caught:
         cifar.load(spec.format(tmp_path))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "message"),
+    [("cifar10", "middle", "--split middle: .* train, test"), ("cifar10n", "test", "training pictures only")],
+)
+def test_splits_that_do_not_exist(tmp_path: Path, name: str, split: str, message: str) -> None:
+    write_binary(tmp_path)
+    with pytest.raises(InputError, match=message):
+        cifar.load(f"{name}:{tmp_path}", ReadOptions(split=split))
 
 
 def test_damaged_files_are_refused(tmp_path: Path) -> None:

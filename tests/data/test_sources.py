@@ -325,21 +325,31 @@ def test_hugging_face_folders(tmp_path: Path) -> None:
     data = load_source(f"hf:{tmp_path / 'saved'}")
     assert data.kind == "text" and data.classes == ("neg", "pos") and data.y.tolist() == [1, 0]
     datasets.DatasetDict({"train": rows, "test": rows.select([0])}).save_to_disk(tmp_path / "dict")
-    assert len(load_source(f"hf:{tmp_path / 'dict'}?split=test", ReadOptions(labelled=False))) == 1
     assert len(load_source(f"hf:{tmp_path / 'dict'}")) == 2
     assert len(load_source(f"hf:{tmp_path / 'dict'}", ReadOptions(split="test", labelled=False))) == 1
     assert len(load_source(f"hf:{tmp_path / 'dict'}", ReadOptions(split="all"))) == 3
-    for where, options in ((f"hf:{tmp_path / 'dict'}?split=dev", ReadOptions()), ("", ReadOptions(split="dev"))):
-        with pytest.raises(InputError, match=r"dev.*train, test"):
-            load_source(where or f"hf:{tmp_path / 'dict'}", options)
+    with pytest.raises(InputError, match=r"dev.*train, test"):
+        load_source(f"hf:{tmp_path / 'dict'}", ReadOptions(split="dev"))
     with pytest.raises(InputError, match="--split"):
         load_source(f"hf:{tmp_path / 'saved'}", ReadOptions(split="test"))
-    with pytest.raises(InputError, match="no column 'kind'"):
-        load_source(f"hf:{tmp_path / 'saved'}?label=kind")
+    with pytest.raises(InputError, match=r"no column 'kind'.*--label-column"):
+        load_source(f"hf:{tmp_path / 'saved'}", ReadOptions(label_column="kind"))
     with pytest.raises(InputError, match=r"'C\+\+'"):  # a + is no blank
-        load_source(f"hf:{tmp_path / 'saved'}?label=C++")
+        load_source(f"hf:{tmp_path / 'saved'}?C++=1")
     with pytest.raises(InputError, match="write hf:NAME_OR_DIR"):
         load_source("hf:x?colour=red")
+
+
+def test_the_label_column_of_a_hugging_face_folder(tmp_path: Path) -> None:
+    import datasets
+
+    columns = {"text": ["good", "bad", "fine"], "label": ["a", "b", "a"], "mood": ["x", "x", "y"]}
+    datasets.Dataset.from_dict(columns).save_to_disk(tmp_path)
+    data = load_source(f"hf:{tmp_path}", ReadOptions(label_column="mood"))
+    assert data.classes == ("x", "y") and data.y.tolist() == [0, 0, 1]
+    assert load_source(f"hf:{tmp_path}").classes == ("a", "b")
+    # Samples to predict need no labels.
+    assert len(load_source(f"hf:{tmp_path}", ReadOptions(label_column="none", labelled=False))) == 3
 
 
 def test_hugging_face_names_without_a_network(

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labelsieve.data import webvision
+from labelsieve.data import read_pictures, webvision
 from labelsieve.data.decode import FILE_NOT_FOUND, ShorterSide
 from labelsieve.data.make_webvision import SYNSETS, draw, make
 from labelsieve.data.pictures import PictureFiles
@@ -59,22 +59,17 @@ def test_a_hand_written_folder(tmp_path: Path) -> None:
     assert data.y.tolist() == [0, 2, 1]
     assert data.classes == ("tench, Tinca tinca", "crane (n02012849)", "crane (n03126707)")
     assert data.x[0].shape == (256, 384, 3) and data.kind == "pictures"
-    two = webvision.load(f"webvision:{tmp_path}?classes=2&side=10")
+    two = webvision.load(f"webvision:{tmp_path}?classes=2", ReadOptions(size=10))
     assert two.y.tolist() == [0, 1] and two.x[1].shape == (10, 15, 3)
     assert two.classes == ("tench, Tinca tinca", "crane")
     assert webvision.load(f"{tmp_path}?subset=all").ids[-1] == "flickr/q0001/e.jpg"
     with (info / "train_filelist_flickr.txt").open("a") as file:
         file.write(f"flickr/q0001/{300 * 'x'}.jpg 0\n")  # a name that the file system refuses
     assert len(webvision.load(f"{tmp_path}?subset=flickr").skipped) == 1
-    with pytest.raises(InputError, match="stage="):
-        webvision.load(f"{tmp_path}?stage={info / 'synsets.txt'}")
     # --size, and the window of a network that was trained: 227 pixels are cut from pictures of 256
     source = f"webvision:{tmp_path}"
     sides = [load_source(source, ReadOptions(size=size)).x.side for size in (None, 32, (32, 32), (227, 227))]
     assert sides == [256, 32, 32, 256]
-    assert load_source(f"{source}?side=20", ReadOptions(size=(16, 16))).x.side == 20
-    with pytest.raises(InputError, match="side=20 and size 32"):
-        load_source(f"{source}?side=20", ReadOptions(size=32))
 
 
 # -- the made folder -----------------------------------------------------------------------------------------------
@@ -146,26 +141,27 @@ def test_the_synsets_are_the_first_fifty() -> None:
     assert wnids[0] == "n01440764" and wnids[-1] == "n01697457"
 
 
-def test_staged_by_the_spec(made: Path, tmp_path: Path) -> None:
-    data = webvision.load(f"webvision:{made}?side=20&stage={tmp_path / 'stage'}")
+def test_pictures_that_do_not_fit_in_memory_are_staged(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_pictures, "DEVICE_SHARE", 0.0)
+    data = webvision.load(f"webvision:{made}", ReadOptions(size=20, cache_dir=tmp_path / "stage"))
     assert isinstance(data.x, StagedPictures) and len(data.x) == 40
     assert min(data.x[3].shape[:2]) == 20
-    webvision.load(f"webvision:{made}?side=20&stage={tmp_path / 'c++ and more'}")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["c++ and more", "stage"]
-    smaller = webvision.load(f"webvision:{made}?side=16&stage={tmp_path / 'stage'}")  # a second set in the same folder
+    smaller = webvision.load(f"webvision:{made}", ReadOptions(size=16, cache_dir=tmp_path / "stage"))
     assert smaller.x.side == 16 and data.x[0].shape != smaller.x[0].shape
 
 
 def test_it_says_how_far_it_is(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for query, output in (
-        ("", ["checking pictures: 40/40 pictures, done in"]),
-        (f"?stage={tmp_path / 'stage'}", ["decoding pictures: 40/40 pictures, done in"]),
-        (f"?stage={tmp_path / 'stage'}", ["using the decoded pictures in"]),
+    for share, output in (
+        (read_pictures.DEVICE_SHARE, "checking pictures: 40/40 pictures, done in"),
+        (0.0, "decoding pictures: 40/40 pictures, done in"),
+        (0.0, "using the decoded pictures in"),
     ):
-        lines = io.StringIO()
-        load_source(f"webvision:{made}{query}", ReadOptions(size=20), progress=Progress(stream=lines, every=0.0))
-        for line in output:
-            assert line in lines.getvalue(), (query, lines.getvalue())
+        monkeypatch.setattr(read_pictures, "DEVICE_SHARE", share)
+        lines, options = io.StringIO(), ReadOptions(size=20, cache_dir=tmp_path / "stage")
+        load_source(f"webvision:{made}", options, progress=Progress(stream=lines, every=0.0))
+        assert output in lines.getvalue()
 
 
 # -- what can be wrong ---------------------------------------------------------------------------------------------
@@ -182,12 +178,16 @@ def test_missing_and_empty_pictures_are_told_and_left_out(copy: Path) -> None:
 
 
 @pytest.mark.parametrize("staged", [False, True])
-def test_damaged_pictures_are_told_and_left_out(copy: Path, tmp_path: Path, staged: bool) -> None:
-    whole = webvision.load(f"{copy}?side=16")
+def test_damaged_pictures_are_told_and_left_out(
+    copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, staged: bool
+) -> None:
+    whole = webvision.load(str(copy), ReadOptions(size=16))
+    if staged:
+        monkeypatch.setattr(read_pictures, "DEVICE_SHARE", 0.0)
     names = whole.ids
     (copy / names[2]).write_bytes((copy / names[2]).read_bytes()[:-300])  # cut short
     (copy / names[30]).write_bytes(b"<html>404</html>")
-    data = webvision.load(f"{copy}?side=16" + (f"&stage={tmp_path / 'stage'}" if staged else ""))
+    data = webvision.load(str(copy), ReadOptions(size=16, cache_dir=tmp_path / "stage"))
     assert [s.id for s in data.skipped] == [names[2], names[30]]
     assert all(s.reason for s in data.skipped)
     kept = [i for i in range(40) if i not in (2, 30)]
@@ -198,11 +198,15 @@ def test_damaged_pictures_are_told_and_left_out(copy: Path, tmp_path: Path, stag
 
 
 @pytest.mark.parametrize("staged", [False, True])
-def test_a_set_without_a_readable_picture_is_refused(copy: Path, tmp_path: Path, staged: bool) -> None:
+def test_a_set_without_a_readable_picture_is_refused(
+    copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, staged: bool
+) -> None:
+    if staged:
+        monkeypatch.setattr(read_pictures, "DEVICE_SHARE", 0.0)
     for name in webvision.load(str(copy)).ids.tolist():
         (copy / name).write_bytes(b"\xff\xd8 no picture \xff\xd9")
     with pytest.raises(InputError, match="no readable pictures in webvision"):
-        webvision.load(f"{copy}?side=16" + (f"&stage={tmp_path / 'stage'}" if staged else ""))
+        webvision.load(str(copy), ReadOptions(size=16, cache_dir=tmp_path / "stage"))
 
 
 def test_other_formats_and_jpegs_with_something_behind_are_readable(tmp_path: Path) -> None:
@@ -259,7 +263,7 @@ def test_missing_parts(copy: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("query", "message"),
-    [("colour=1", "unknown"), ("classes=0", "whole number"), ("side=x", "whole number"), ("subset=bing", "google")],
+    [("colour=1", "unknown"), ("classes=0", "whole number"), ("subset=bing", "google")],
 )
 def test_bad_settings(made: Path, query: str, message: str) -> None:
     with pytest.raises(InputError, match=message):

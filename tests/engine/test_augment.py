@@ -9,10 +9,11 @@ import torch
 from labelsieve.data.decode import ShorterSide
 from labelsieve.data.pictures import PictureFiles
 from labelsieve.engine import stage_pictures
-from labelsieve.engine.augment import MODES, check_augment, mirror_test, shrunk
+from labelsieve.engine.augment import check_augment, mirror_test, shrunk
 from labelsieve.engine.picture_stores import CropStream
 from labelsieve.engine.store import DevicePictures
 from labelsieve.errors import InputError
+from labelsieve.types import AUGMENT
 
 
 def halves(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -117,7 +118,7 @@ def test_pictures_from_files_too(kind, tmp_path) -> None:
 
 
 def test_what_is_not_known() -> None:
-    for mode in MODES:
+    for mode in AUGMENT:
         check_augment(mode)
     with pytest.raises(InputError, match=r"augment 'flip'.* auto, mirror, shift or none"):
         check_augment("flip")

@@ -259,9 +259,9 @@ def test_one_card_for_all_processes_is_refused_before_they_meet(monkeypatch):
 
 def test_a_share_of_the_columns():
     columns = torch.arange(7)[None]
-    shares = [World(rank, 3).mine(columns)[0].tolist() for rank in range(3)]
+    shares = [World(rank, 3).local_columns(columns)[0].tolist() for rank in range(3)]
     assert shares == [[0, 3, 6], [1, 4, 0], [2, 5, 0]]
-    assert World().mine(columns) is columns and World().whole(columns, 7) is columns
+    assert World().local_columns(columns) is columns and World().gather_columns(columns, 7) is columns
 
 
 KILLED = textwrap.dedent(
@@ -291,7 +291,7 @@ KILLED = textwrap.dedent(
                       schedule=Schedule(6, ((0, 0.05),), optimizer="sgd"),
                       checkpoint=folder / "checkpoints", progress=kill)
     flat = torch.cat([t.reshape(-1).float() for s in result.states for t in s.values()])
-    replicas = world.everyones(flat.tolist())
+    replicas = world.gather_values(flat.tolist())
     if world.rank == 0:
         import json
         (folder / "end.json").write_text(json.dumps({"began": began, "replicas": replicas, "size": world.size}))

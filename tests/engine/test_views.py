@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from labelsieve.engine import Method, OutOfTime, Plan, Schedule, VectorStore, train
 from labelsieve.engine.bundle import Bundle, initial_state
-from labelsieve.engine.method import Views, mean_over, mixed
+from labelsieve.engine.method import Views, mean_over, mix_targets
 from labelsieve.engine.step import DRAWS, draw_views, mix, strong_view
 from labelsieve.errors import InputError
 from labelsieve.methods.standard import Standard
@@ -43,7 +43,7 @@ class Remembering(Method):
         memory = (batch.state["memory"][row, batch.index] + p) / 2
         batch.state["memory"][row, batch.index] = memory
         targets = F.one_hot(batch.labels, logits.shape[-1]) + memory
-        losses = -(mixed(targets[:, None], batch) * logits.log_softmax(-1)).sum(-1)
+        losses = -(mix_targets(targets[:, None], batch) * logits.log_softmax(-1)).sum(-1)
         return mean_over(losses, batch.valid[:, None])
 
 
@@ -174,7 +174,7 @@ def test_stacked_and_single_networks_see_the_same_views(store, plans):
 def test_padding_is_mixed_with_nothing(store, plans, together):
     class Checking(Remembering):
         def loss(self, logits, batch):
-            padding = mixed(batch.valid[:, None, :, None].float(), batch)[:, 0, :, 0][~batch.valid]
+            padding = mix_targets(batch.valid[:, None, :, None].float(), batch)[:, 0, :, 0][~batch.valid]
             assert len(padding) and (padding == 0).all()
             return super().loss(logits, batch)
 

@@ -12,7 +12,7 @@ def square(value):
     return value * value
 
 
-@pytest.mark.parametrize("executor", [None, "serial", "threads", "processes", 1, 2])
+@pytest.mark.parametrize("executor", [None, "threads", "processes", 1, 2])
 def test_answers_keep_the_order(executor):
     assert list(run_all(square, [3, 1, 2], executor)) == [9, 1, 4]
     assert list(run_all(square, [], executor)) == []

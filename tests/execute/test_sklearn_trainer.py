@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from labelsieve.errors import InputError
 from labelsieve.execute import sklearn_trainer
-from labelsieve.execute.sklearn_trainer import SklearnTrainer, reduce, seeded, softmax, take
+from labelsieve.execute.sklearn_trainer import SklearnTrainer, copy_with_seed, reduce, softmax, take
 from labelsieve.types import Job
 
 
@@ -55,14 +55,14 @@ def test_a_decision_function_of_any_scale_gives_graded_probabilities(monkeypatch
     asked = job(labels, np.arange(150), np.arange(150, 300))
     (scores,) = SklearnTrainer(x, Perceptron(), classes).train_and_score([asked])
     assert np.mean(scores.confidence == 1) < 0.1 and np.median(scores.confidence) == pytest.approx(0.99, abs=0.01)
-    raw = seeded(Perceptron(), 0).fit(x[:150], labels[:150]).decision_function(x[150:])
+    raw = copy_with_seed(Perceptron(), 0).fit(x[:150], labels[:150]).decision_function(x[150:])
     assert np.mean(softmax(raw).max(axis=1) == 1) > 0.9
     assert np.array_equal(scores.predicted, softmax(raw).argmax(axis=1))
     monkeypatch.setattr(sklearn_trainer, "CHUNK_CELLS", 60)
     (parts,) = SklearnTrainer(x, Perceptron(), classes).train_and_score([asked])
     assert np.allclose(parts.confidence, scores.confidence, atol=1e-12)
     (plain,) = SklearnTrainer(x / 100, LinearSVC(), classes).train_and_score([asked])
-    raw = seeded(LinearSVC(), 0).fit(x[:150] / 100, labels[:150]).decision_function(x[150:] / 100)
+    raw = copy_with_seed(LinearSVC(), 0).fit(x[:150] / 100, labels[:150]).decision_function(x[150:] / 100)
     assert np.array_equal(plain.confidence, softmax(raw).max(axis=1))
 
 
@@ -119,7 +119,7 @@ def test_columns_that_stand_for_pairs_of_classes_are_not_taken_for_classes(class
 
 def test_seed_reaches_nested_steps_and_leaves_the_original_alone():
     pipeline = make_pipeline(StandardScaler(), DecisionTreeClassifier(random_state=3))
-    assert seeded(pipeline, 41).get_params()["decisiontreeclassifier__random_state"] == 41
+    assert copy_with_seed(pipeline, 41).get_params()["decisiontreeclassifier__random_state"] == 41
     assert pipeline.get_params()["decisiontreeclassifier__random_state"] == 3
 
 

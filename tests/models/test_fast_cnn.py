@@ -17,6 +17,7 @@ from labelsieve.errors import InputError
 from labelsieve.execute.network_trainer import FastTrainer
 from labelsieve.experiments.datasets import synthetic
 from labelsieve.methods.standard import GeneralisedCE
+from labelsieve.models import fast_cnn
 from labelsieve.models.fast_cnn import FastCNN, fast_cnn_factory, sampled_pictures, whitening_filters
 from labelsieve.models.layers import stack_states
 from labelsieve.types import Job
@@ -42,9 +43,10 @@ def correlated_pictures() -> Tensor:
     return x + 0.5 * x.roll(1, 3)
 
 
-def test_whitened_patches_have_unit_covariance() -> None:
+def test_whitened_patches_have_unit_covariance(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fast_cnn, "WHITENING_FLOOR", 0.0)
     x = correlated_pictures()
-    filters = whitening_filters(x, floor=0.0)
+    filters = whitening_filters(x)
     assert filters.shape == (24, 3, 2, 2)
     out = torch.nn.functional.conv2d(x, filters[:12]).permute(0, 2, 3, 1).reshape(-1, 12)
     torch.testing.assert_close(out.T @ out / len(out), torch.eye(12), atol=1e-3, rtol=0)
@@ -60,13 +62,14 @@ def test_the_floor_keeps_directions_without_variance_small() -> None:
     assert filters.abs().max() <= 1 / np.sqrt(5e-4) + 1e-3
 
 
-def test_the_store_is_seen_as_networks_see_it() -> None:
+def test_the_store_is_seen_as_networks_see_it(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = synthetic(samples=60)
     store = fast_store(bench.pictures)
     x = sampled_pictures(store)
     expected = (bench.pictures / 255 - store.mean) / store.std
     np.testing.assert_allclose(x.numpy(), expected.transpose(0, 3, 1, 2), atol=1e-4)
-    assert len(sampled_pictures(store, 20)) == 20
+    monkeypatch.setattr(fast_cnn, "WHITENING_PIXELS", 20 * store.shape[1] * store.shape[2])
+    assert len(sampled_pictures(store)) == 20
     with pytest.raises(InputError, match="takes pictures"):
         fast_cnn_factory(VectorStore(np.zeros((4, 3)), torch.device("cpu")), 2)
 

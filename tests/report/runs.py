@@ -182,6 +182,8 @@ def million(folder: Path, *, n: int = 1_000_000, c: int = 100) -> RunFolder:
         "iteration": agrees.astype(int),
         "suspicion": rng.random(n).round(6),
         "suggested": np.where(agrees, "", names[predicted]),
+        **dict.fromkeys(("duplicates", "outlier"), pa.nulls(n, pa.string())),
+        "confidence": rng.random(n).round(6),
     }
     run = RunFolder(folder / "run")
     source = folder / "million.csv"

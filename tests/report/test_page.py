@@ -237,8 +237,10 @@ def test_clean_labels_and_a_minimal_summary(tmp_path):
     run = RunFolder(tmp_path)
     run.update(settings={})
     run.write_summary({"samples": 2, "classes": ["a", "b"], "noise_ratio": 0.0})
-    head = "id,label,predicted,probability,loss,verdict,iteration,suspicion,suggested\n"
-    (tmp_path / "labels.csv").write_text(head + "1,a,a,0.9,0.1,selected,1,0.1,\n2,b,b,0.9,0.1,selected,1,0.1,\n")
+    head = "id,label,predicted,probability,loss,verdict,iteration,suspicion,suggested,duplicates,outlier,confidence\n"
+    (tmp_path / "labels.csv").write_text(
+        head + "1,a,a,0.9,0.1,selected,1,0.1,,,,0.9\n2,b,b,0.9,0.1,selected,1,0.1,,,,0.9\n"
+    )
     html = write_report(run).read_text(encoding="utf-8")
     assert "These labels look clean." in html
     assert "There are no suspects" in html
@@ -300,9 +302,9 @@ def test_many_classes_show_the_most_confused_ones(tmp_path):
     matrix[250, 250], matrix[250, 7] = 0.4, 0.6
     names = [f"class {i}" for i in range(c)]
     run.write_summary({"classes": names, "noise_ratio": 0.1, "transition_matrix": matrix.tolist()})
-    head = "id,label,predicted,probability,loss,verdict,iteration,suspicion,suggested\n"
-    rows = [f"{i},class {i % c},class {i % c},0.9,0.1,selected,1,0.1,\n" for i in range(3 * c)]
-    rows += [f"n{i},class 7,class 250,0.1,2.0,candidate,0,0.9,class 250\n" for i in range(50)]
+    head = "id,label,predicted,probability,loss,verdict,iteration,suspicion,suggested,duplicates,outlier,confidence\n"
+    rows = [f"{i},class {i % c},class {i % c},0.9,0.1,selected,1,0.1,,,,0.9\n" for i in range(3 * c)]
+    rows += [f"n{i},class 7,class 250,0.1,2.0,candidate,0,0.9,class 250,,,0.9\n" for i in range(50)]
     (tmp_path / "labels.csv").write_text(head + "".join(rows))
     path = write_report(run)
     html = path.read_text(encoding="utf-8")

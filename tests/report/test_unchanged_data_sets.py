@@ -15,6 +15,7 @@ from labelsieve.export import export
 from labelsieve.labels_csv import read_labels
 from labelsieve.report import write_report
 from labelsieve.report.source_state import SourceStatus, check_source
+from labelsieve.runfolder import STAGED
 
 UNCHANGED = SourceStatus.UNCHANGED
 MISSING = SourceStatus.MISSING
@@ -101,8 +102,8 @@ def test_runs_of_other_versions_are_compared_by_ids_and_labels(runs, tmp_path):
 def test_webvision(runs, tmp_path):
     root = tmp_path / "wv"
     make(root, classes=2, train=6, validation=1, side=24)
-    source = f"webvision:{root}?classes=2&side=16"
-    run = a_run(runs, tmp_path, source)
+    source = f"webvision:{root}?classes=2"
+    run = a_run(runs, tmp_path, source, size=16)
     assert found(run).status is UNCHANGED
     ids = read_labels(run / "labels.csv", ()).ids.to_pylist()
     whole = (root / ids[3]).read_bytes()
@@ -123,9 +124,11 @@ def test_webvision(runs, tmp_path):
 def test_the_comparison_writes_no_cache(runs, tmp_path):
     root = tmp_path / "wv"
     make(root, classes=2, train=6, validation=1, side=24)
-    run = a_run(runs, tmp_path, f"webvision:{root}?classes=2&stage={tmp_path / 'stage'}&side=16")
-    shutil.rmtree(tmp_path / "stage")
-    assert found(run).status is UNCHANGED and not (tmp_path / "stage").exists()
+    source = f"webvision:{root}?classes=2"
+    data = load_source(source, ReadOptions(size=16, cache_dir=tmp_path / "run" / STAGED))
+    run = runs.write_run(tmp_path / "run", data, data.y, source, size=16)
+    shutil.rmtree(run / STAGED, ignore_errors=True)
+    assert found(run).status is UNCHANGED and not (run / STAGED).exists()
 
 
 def test_a_hugging_face_folder(runs, tmp_path):
@@ -151,7 +154,7 @@ def test_sources_that_need_missing_packages_are_not_compared(runs, tmp_path, mon
     hugging_face(tmp_path / "hf", texts[::-1])
     monkeypatch.setattr("labelsieve.report.source_state.find_spec", lambda name: None)
     assert found(run).status is UNCHANGED
-    run.update(data={**run.record()["data"], "source": "hf:some/name?split=train"})
+    run.update(data={**run.record()["data"], "source": "hf:some/name"})
     assert found(run).status is UNCHANGED
 
 
@@ -161,6 +164,6 @@ def test_the_files_of_a_source(tmp_path):
     assert [file.name for file in files] == [*(f"data_batch_{i}.bin" for i in range(1, 6)), "CIFAR-10_human.pt"]
     hugging_face(tmp_path / "hf", list("abcdef"))
     (tmp_path / "hf" / "cache-1.arrow").write_text("of somebody who works with it")
-    names = {file.name for file in files_of(f"hf:{tmp_path / 'hf'}?label=label")}
+    names = {file.name for file in files_of(f"hf:{tmp_path / 'hf'}")}
     assert "state.json" in names and "cache-1.arrow" not in names
     assert files_of("hf:some/name") == []

@@ -63,14 +63,8 @@ def test_duplicate_rows_show_all_their_labels(runs, tmp_path):
     assert dict(session.item(20)["same"]) == label_counts(session, [4, 31]) and session.item(5)["same"] == []
 
 
-def test_samples_without_duplicates_and_files_of_earlier_versions(runs, tmp_path):
-    run = runs.text(tmp_path)
-    assert ReviewSession(run).item(0)["same"] == []
-    with (run / "labels.csv").open(newline="", encoding="utf-8") as file:
-        rows = [row[:9] for row in csv.reader(file)]
-    with (run / "labels.csv").open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows(rows)
-    session = ReviewSession(run)
+def test_samples_without_duplicates(runs, tmp_path):
+    session = ReviewSession(runs.text(tmp_path))
     assert session.item(0)["same"] == [] and not session.item(0)["outlier"]
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from labelsieve.decisions import append_decision
 from labelsieve.errors import InputError
-from labelsieve.review import bound, in_address, is_loopback, names_of
+from labelsieve.review import in_address, is_loopback, names_of, open_listener
 from labelsieve.review import serve as review_page
-from labelsieve.review.app import allowed
+from labelsieve.review.app import refusal_reason
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_accepted_host_names():
 ])  # fmt: skip
 def test_the_default_port_can_be_omitted(port, host, message):
     headers = [(b"host", host.encode()), (b"origin", b"http://" + host.encode()), (b"x-labelsieve-token", b"t")]
-    refused = allowed({"headers": headers}, names_of("127.0.0.1", port), "t")
+    refused = refusal_reason({"headers": headers}, names_of("127.0.0.1", port), "t")
     assert refused is None if message is None else message in refused
 
 
@@ -48,7 +48,7 @@ def test_the_printed_address_works(host):
 
 def test_the_printed_address_works_if_the_server_listens_on_all_addresses(runs, tmp_path, serve):
     try:
-        bound("::", 0).close()
+        open_listener("::", 0).close()
     except InputError:
         pytest.skip("no IPv6 here")
     server = serve(runs.text(tmp_path, n=12), host="::")
@@ -62,18 +62,18 @@ def test_a_used_port_is_reported_and_the_default_port_is_replaced():
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(InputError, match=f"port {port}.*--port"):
-            bound("127.0.0.1", port)
-    with bound("127.0.0.1", None) as listener:
+            open_listener("127.0.0.1", port)
+    with open_listener("127.0.0.1", None) as listener:
         assert listener.getsockname()[1] > 0
     with pytest.raises(InputError, match="outside"):
-        bound("127.0.0.1", 99999)
+        open_listener("127.0.0.1", 99999)
 
 
 def test_two_servers_started_together_use_different_ports():
-    with bound("127.0.0.1", None) as one, bound("127.0.0.1", None) as two:
+    with open_listener("127.0.0.1", None) as one, open_listener("127.0.0.1", None) as two:
         assert one.getsockname() != two.getsockname()
         with pytest.raises(InputError, match="cannot listen"):
-            bound("127.0.0.1", one.getsockname()[1])
+            open_listener("127.0.0.1", one.getsockname()[1])
 
 
 def test_a_server_serves_stops_and_locks_its_run(runs, tmp_path, serve):

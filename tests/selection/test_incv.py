@@ -17,7 +17,7 @@ from labelsieve.errors import InputError
 from labelsieve.selection.algorithm2 import largest_losses
 from labelsieve.selection.incv import drive, drive_together, incv_steps, mostly_removed_classes, rare_classes
 from labelsieve.selection.settings import INCVSettings, authors_best_until, authors_remove_ratio, ncv_settings
-from labelsieve.selection.splits import halves, shared_out
+from labelsieve.selection.splits import halves, stratified_parts
 from labelsieve.selection.state import INCVState, Problem
 from labelsieve.types import REMOVED, Job, Scores, Trainer
 from labelsieve.workflow.select import StoredAnswers
@@ -289,7 +289,7 @@ def test_rare_class_stays_candidate_whatever_its_loss():
 
 def test_halves_are_random_even_and_complete():
     labels = np.repeat(np.arange(5), [2, 3, 10, 1, 84])
-    a, b = shared_out(np.arange(100), labels, 2, np.random.default_rng(0))
+    a, b = stratified_parts(np.arange(100), labels, 2, np.random.default_rng(0))
     assert sorted([*a, *b]) == list(range(100))
     assert (np.abs(np.bincount(labels[a], minlength=5) - np.bincount(labels[b], minlength=5)) <= 1).all()
     c, d = halves(np.arange(101), np.random.default_rng(0))

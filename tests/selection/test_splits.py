@@ -10,13 +10,13 @@ from sklearn.ensemble import RandomForestClassifier
 
 from labelsieve import INCV, NCV
 from labelsieve.errors import InputError
-from labelsieve.selection.splits import shared_out
+from labelsieve.selection.splits import stratified_parts
 
 
 def test_parts_share_out_every_class_and_lose_nobody() -> None:
     labels = np.array([0] * 9 + [1] * 6 + [2] * 30)
     members = np.arange(0, 45, 2)
-    parts = shared_out(members, labels, 3, np.random.default_rng(0))
+    parts = stratified_parts(members, labels, 3, np.random.default_rng(0))
     assert sorted(np.concatenate(parts)) == members.tolist()
     counts = np.array([np.bincount(labels[part], minlength=3) for part in parts])
     assert (counts.max(axis=0) - counts.min(axis=0) <= 1).all()
@@ -26,7 +26,7 @@ def test_parts_share_out_every_class_and_lose_nobody() -> None:
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 12)), min_size=2, max_size=60), st.integers(2, 4))
 def test_a_group_is_never_on_two_sides_and_nobody_is_lost(samples: list[tuple[int, int]], parts: int) -> None:
     labels, groups = np.array(samples).T
-    found = shared_out(np.arange(len(labels)), labels, parts, np.random.default_rng(1), groups)
+    found = stratified_parts(np.arange(len(labels)), labels, parts, np.random.default_rng(1), groups)
     assert sorted(np.concatenate(found)) == list(range(len(labels)))
     sides = [set(groups[part].tolist()) for part in found]
     if all(len(part) for part in found) and len(np.unique(groups)) >= parts * 4:
@@ -37,7 +37,7 @@ def test_groups_are_dealt_out_evenly() -> None:
     rng = np.random.default_rng(0)
     groups = np.repeat(np.arange(300), rng.integers(1, 9, 300))
     labels = (groups * 7) % 5
-    first, second = shared_out(np.arange(len(groups)), labels, 2, rng, groups)
+    first, second = stratified_parts(np.arange(len(groups)), labels, 2, rng, groups)
     assert not set(groups[first]) & set(groups[second])
     sizes = np.array([np.bincount(labels[half], minlength=5) for half in (first, second)])
     assert (np.abs(sizes[0] - sizes[1]) <= 8).all()
@@ -45,14 +45,14 @@ def test_groups_are_dealt_out_evenly() -> None:
 
 def test_without_groups_a_split_is_as_it_was() -> None:
     labels = np.arange(20) % 3
-    apart = shared_out(np.arange(20), labels, 2, np.random.default_rng(5))
+    apart = stratified_parts(np.arange(20), labels, 2, np.random.default_rng(5))
     order = np.random.default_rng(5).permutation(20)
     order = order[np.argsort(labels[order], kind="stable")]
     assert [half.tolist() for half in apart] == [sorted(order[0::2]), sorted(order[1::2])]
 
 
 def test_one_group_alone_is_split_after_all() -> None:
-    parts = shared_out(np.arange(6), np.arange(6) % 2, 2, np.random.default_rng(0), np.zeros(6, dtype=np.int64))
+    parts = stratified_parts(np.arange(6), np.arange(6) % 2, 2, np.random.default_rng(0), np.zeros(6, dtype=np.int64))
     assert [len(part) for part in parts] == [3, 3]
 
 

@@ -304,7 +304,7 @@ def votes(rng: random.Random, work: Path) -> int:
                 given = int(columns.label[row])
                 label = {Choice.KEEP: given, Choice.RELABEL: 1 - given, Choice.DROP: -1}[choice]
                 seen = log.version(row, person)
-                log.decide(row, Resolution(choice, label), seen=seen, window=window, reviewer=person)
+                log.decide([(row, Resolution(choice, label), seen)], window=window, reviewer=person)
         except (InputError, ConflictError):
             continue
     command("export", "run", "--what", "decisions", "--to", "d.csv", codes=CODES)

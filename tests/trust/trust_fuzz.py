@@ -152,8 +152,9 @@ def _models() -> list[bytes]:
 
 
 def _label_rows() -> list[bytes]:
-    head = b"id,label,predicted,probability,loss,verdict,iteration,suspicion,suggested\n"
-    return [head + b's0,a,b,0.1,2.3,candidate,0,0.9,b\n"s\n1",b,b,0.9,0.1,selected,1,0.1,\ns2,a,,,,removed,2,0.5,\n']
+    head = b"id,label,predicted,probability,loss,verdict,iteration,suspicion,suggested,duplicates,outlier,confidence\n"
+    rows = b's0,a,b,0.1,2.3,candidate,0,0.9,b,1,true,0.9\n"s\n1",b,b,0.9,0.1,selected,1,0.1,,1,,0.9\n'
+    return [head + rows + b"s2,a,,,,removed,2,0.5,,,,\n"]
 
 
 def _records() -> list[bytes]:

@@ -98,16 +98,16 @@ def test_measured_on_rows_of_numbers() -> None:
 def test_measured_on_pictures_from_files_and_staged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(tmp_path / "made", classes=2, train=10, validation=1, side=32)
     data = training(tmp_path / "made", side=24)
-    settings, request = RunSettings(network="small-cnn", device="cpu"), PlanRequest(crop=16, seconds=0.2)
+    settings, request = RunSettings(network="small-cnn", device="cpu"), PlanRequest(seconds=0.2)
     found = plan_run(data, settings, replace(request, samples=65_944))
-    assert found["shape"] == [3, 16, 16] and found["measured"]["samples"] == 20
+    assert found["shape"] == [3, 24, 24] and found["measured"]["samples"] == 20
     assert found["measured"]["read"] > 10
     assert 24 * 24 * 3 <= found["measured"]["sample_bytes"] <= 2 * 24 * 24 * 3
     assert found["disk_bytes"]["staged pictures"] == round(65_944 * found["measured"]["sample_bytes"])
     staged = LabelledData(stage(data.x, tmp_path / "stage", workers=1), data.y, data.classes, data.ids, "pictures")
     again = plan_run(staged, settings, request)
     assert again["seconds"]["decode once"] == 0 and again["measured"]["read"] is None
-    assert again["shape"] == [3, 16, 16]  # the window that is cut, not the whole square
+    assert again["shape"] == [3, 24, 24]
     assert again["measured"]["sample_bytes"] == staged.x.nbytes / 20
     assert again["data"] == "on the device" and again["disk_bytes"]["staged pictures"] == staged.x.nbytes
     # mapped from disk: the host holds none of them

@@ -216,8 +216,8 @@ def test_a_source_is_found_from_anywhere(here: Path) -> None:
     (here / "t.csv").write_text("")
     assert absolute_source("t.csv") == f"{here}/t.csv"
     assert absolute_source("cifar10:cifar") == f"cifar10:{here}/cifar"
-    assert absolute_source("cifar10n:cifar?labels=worse&split=test") == f"cifar10n:{here}/cifar?labels=worse&split=test"
-    for whole in ("digits", "hf:imdb", "hf:imdb?split=test", "webvision:", "nowhere.csv", f"hf:{here}/cifar"):
+    assert absolute_source("cifar10n:cifar?labels=worse") == f"cifar10n:{here}/cifar?labels=worse"
+    for whole in ("digits", "hf:imdb", "hf:imdb?config=plain", "webvision:", "nowhere.csv", f"hf:{here}/cifar"):
         assert absolute_source(whole) == whole
 
 
@@ -225,11 +225,11 @@ def test_a_scheme_s_folder_is_absolute_in_the_record(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make(here / "wv", classes=2, train=8, validation=1, side=32, wrong=0.0)
-    line = "select webvision:wv?classes=2&side=16 --model small-cnn --epochs 1 --iterations 1 --device cpu --out run"
+    line = "select webvision:wv?classes=2 --size 16 --model small-cnn --epochs 1 --iterations 1 --device cpu --out run"
     assert run(line.split()) == 0
     assert run("select webvision:wv?classes=2 --size 16 --model fast --out no".split()) == 2
     assert "--model: fast" in capsys.readouterr().err  # no --size can help
-    assert RunFolder("run").record()["data"]["source"] == f"webvision:{here}/wv?classes=2&side=16"
+    assert RunFolder("run").record()["data"]["source"] == f"webvision:{here}/wv?classes=2"
     (here / "elsewhere").mkdir()
     monkeypatch.chdir(here / "elsewhere")
     assert run("train ../run --train-epochs 1 --network small-cnn --device cpu".split()) == 0

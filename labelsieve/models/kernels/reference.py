@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # of Adam, as Kingma and Ba (2015) recommend
+
 
 class Activation(IntEnum):
     """The function after a batch norm. The kernels use the same numbers."""

@@ -9,6 +9,7 @@ import triton
 from torch import Tensor
 
 from labelsieve.models.kernels import step_device
+from labelsieve.models.kernels.reference import BETA_1, BETA_2, EPSILON
 
 
 def gather_pictures(
@@ -29,14 +30,14 @@ def gather_pictures(
 
 def adam(
     flat: Tensor, gradient: Tensor, first: Tensor, second: Tensor, decay: Tensor, owner: Tensor, rate: Tensor,
-    count: Tensor, *, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8,
+    count: Tensor,
 ) -> None:  # fmt: skip
     """The step of engine.bundle.Bundle for Adam, in place; `gradient` is without the weight decay, `count` with this
     step."""
     size = flat.numel()
     step_device.adam[(triton.cdiv(size, 1024),)](
-        flat, gradient, first, second, decay, owner, rate, count, size, beta2, 1 - beta1, 1 - beta2, math.log2(beta1),
-        math.log2(beta2), eps, BLOCK=1024, num_warps=4,
+        flat, gradient, first, second, decay, owner, rate, count, size, BETA_2, 1 - BETA_1, 1 - BETA_2,
+        math.log2(BETA_1), math.log2(BETA_2), EPSILON, BLOCK=1024, num_warps=4,
     )  # fmt: skip
 
 
