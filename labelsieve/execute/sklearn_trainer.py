@@ -258,7 +258,8 @@ class SklearnTrainer(Trainer):
 
 # ---------------------------------------------------------------- one more training, to predict new samples
 
-# A label that is more likely wrong than right is not trained on. On a held-out part of banking77's training file with
+# A label that is more likely wrong than right is not trained on. With 0.8, support vector machines are more accurate on
+# tables, forests and texts less (benchmarks/final-classifier.md). On a held-out part of banking77's training file with
 # 30 % wrong labels, limits of 0.1, 0.3 and 0.5 and weights by probability below 0.5 have accuracies within 0.004
 # (benchmarks/text-speed.md).
 MOST_SUSPICION = 0.5
