@@ -15,7 +15,7 @@ from labelsieve.data.columns import encoding_of
 from labelsieve.data.text import single_words
 from labelsieve.errors import InputError
 from labelsieve.execute.sklearn_trainer import Refit, trusted_rows
-from labelsieve.models.choose import TEXT, SampleInfo, SelectorRequest, choose_selector
+from labelsieve.models.choose import CLASSIFIERS, TEXT, SampleInfo, SelectorRequest, choose_selector
 from labelsieve.models.stored_classifier import STORABLE, to_arrays
 from labelsieve.progress import Note, NoteKind
 from labelsieve.types import SELECTED, IntArray, LabelledData, Selection
@@ -319,7 +319,8 @@ def weak_network_note(share: float, precision: float | None, augment: str) -> No
 
 def train_classifier(run: RunFolder, data: LabelledData, settings: TrainSettings, progress: Progress) -> str:
     """Train and write the classifier of a run; return "new", "resumed" or "done"."""
-    name = choose_classifier(data, str(run.stage_settings("select").get("model")))
+    selector = str(run.stage_settings("select").get("model"))
+    name = choose_classifier(data, selector)
     recorded = {"train_method": CLASSIFIER, "network": name, "train_seed": settings.seed}
     begun = run.start("train", settings=recorded)
     if begun == "done":
@@ -328,8 +329,9 @@ def train_classifier(run: RunFolder, data: LabelledData, settings: TrainSettings
     selection = read_selection(run, data)
     if selection is None:
         raise InputError(f"{run.path} has no selection; run `labelsieve select` first")
+    model = f"{name}, because {selector} cannot be stored," if selector in CLASSIFIERS and selector != name else name
     used = len(trusted_rows(selection.suspicion, data.y))
-    progress.note(Note.of(NoteKind.CLASSIFIER_STARTED, model=name, samples=used))
+    progress.note(Note.of(NoteKind.CLASSIFIER_STARTED, model=model, samples=used))
     features = data.features()
     x = np.asarray(features.x)
     with run.work("train", began):
