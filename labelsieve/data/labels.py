@@ -289,6 +289,12 @@ def with_labels(data: LabelledData, file: LabelFile) -> LabelledData:
         own = {id: str(data.classes[code]) for id, code in zip(ids, data.y.tolist(), strict=True)}
         labels = own | labels
     missing = lacking(data, file)
+    if missing and len(missing) == len(ids) and file.labels:
+        first = next(iter(file.labels))
+        raise InputError(
+            f"{file.path} names none of the samples: its first id is {first!r}, that of {data.name} is {ids[0]!r}; "
+            "read the source with the --id-column that the file was written with"
+        )
     if missing:
         more = f" and for {len(missing) - 1:,} more" if len(missing) > 1 else ""
         known = f"; the file says that {file.others:,} samples were dropped" if file.others else ""

@@ -32,6 +32,12 @@ def test_a_label_file_without_decisions_must_name_every_sample(tmp_path: Path) -
         load_source(source(tmp_path), ReadOptions(labels=read_label_file(tmp_path / "labels.csv")))
 
 
+def test_a_label_file_with_other_ids_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_text("id,label\n0,plum\n1,pear\n2,apple\n")
+    with pytest.raises(InputError, match=r"first id is '0'.*'a'.*--id-column"):
+        load_source(source(tmp_path), ReadOptions(labels=read_label_file(tmp_path / "labels.csv")))
+
+
 def test_dropped_samples_are_left_out_and_named(tmp_path: Path) -> None:
     (tmp_path / "decisions.csv").write_text("id,label,decision\nc,,drop\n")
     lines = io.StringIO()
