@@ -46,7 +46,7 @@ class NoteKind(Enum):
     )
     TRAINING_STARTED = "training {network} with {method}: {epochs} epochs, {samples}, {device}"
     TRAINING_RESUMED = "resuming the training of {network} with {method}: {epochs} epochs, {samples}, {device}"
-    CLASSIFIER_STARTED = "training the classifier {model} on {samples:,} samples"
+    CLASSIFIER_STARTED = "training the classifier {model} on {samples}"
     WEAK_NETWORK = "the network learned little: it agrees with {agreement:.1f} % of {which}; {remedy}"
     SLOW_SELECTION = (
         "one training takes about {each}, and the selection needs up to {count} of them. Faster but less accurate: "

@@ -121,8 +121,8 @@ def _has_one_per_class(scores: FloatArray, model: Any, x: Any, known: IntArray) 
     return bool((known[scores[some].argmax(axis=1)] == np.asarray(model.predict(take(x, some)))).mean() > 0.5)
 
 
-def fit(estimator: Any, x: Any, labels: IntArray, seed: int) -> tuple[Any, IntArray]:
-    """Return the trained model and the class codes of its columns."""
+def fit(estimator: Any, x: Any, labels: IntArray, seed: int, weight: FloatArray | None = None) -> tuple[Any, IntArray]:
+    """Return the trained model and the class codes of its columns. `weight` is that of each sample."""
     present = np.unique(labels)
     if len(present) < 2:  # most classifiers refuse to train on one class
         from sklearn.dummy import DummyClassifier
@@ -130,7 +130,7 @@ def fit(estimator: Any, x: Any, labels: IntArray, seed: int) -> tuple[Any, IntAr
         return DummyClassifier().fit(x, labels), present
     model = copy_with_seed(estimator, seed)
     limit_neighbours(model, len(labels))
-    model.fit(x, labels)
+    model.fit(x, labels, **({} if weight is None else {"sample_weight": weight}))
     try:
         known = model.classes_
     except AttributeError:  # a classifier with only fit and predict returns the labels of its training samples
@@ -259,35 +259,60 @@ class SklearnTrainer(Trainer):
 # ---------------------------------------------------------------- one more training, to predict new samples
 
 # A label that is more likely wrong than right is not trained on. With 0.8, support vector machines are more accurate on
-# tables, forests and texts less (benchmarks/final-classifier.md). On a held-out part of banking77's training file with
-# 30 % wrong labels, limits of 0.1, 0.3 and 0.5 and weights by probability below 0.5 have accuracies within 0.004
+# tables, texts less (benchmarks/final-classifier.md). On a held-out part of banking77's training file with 30 % wrong
+# labels, limits of 0.1, 0.3 and 0.5 and weights by probability below 0.5 have accuracies within 0.004
 # (benchmarks/text-speed.md).
 MOST_SUSPICION = 0.5
+LEAST_WEIGHT = 0.1  # of a sample in a forest: no class is lost (benchmarks/final-classifier.md)
 
 
 def trusted_rows(suspicion: FloatArray, labels: IntArray) -> IntArray:
-    """Return the samples to train on; a class whose labels are all suspicious keeps them."""
+    """Return the samples whose labels are probably right; a class whose labels are all suspicious keeps them."""
     trusted = ~(suspicion > MOST_SUSPICION)
     lost = np.setdiff1d(labels, labels[trusted])
     return np.flatnonzero(trusted | np.isin(labels, lost))
 
 
 @dataclass(frozen=True)
+class TrainingSet:
+    """The samples that a classifier is trained on."""
+
+    rows: IntArray
+    weight: FloatArray | None = None  # of each of these samples; None: all count the same
+
+    @classmethod
+    def choose(cls, estimator: Any, labels: IntArray, suspicion: FloatArray) -> TrainingSet:
+        """The trusted samples, or for forests all samples with a weight of the square root of 1 - suspicion.
+
+        A forest averages over many labels, so it loses more by missing right labels than by wrong ones.
+        """
+        from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+
+        if not isinstance(estimator, RandomForestClassifier | ExtraTreesClassifier):
+            return cls(trusted_rows(suspicion, labels))
+        right = 1 - np.nan_to_num(suspicion, nan=0.0)
+        return cls(np.arange(len(labels)), np.maximum(np.sqrt(np.maximum(right, 0.0)), LEAST_WEIGHT))
+
+    def __str__(self) -> str:
+        return f"{len(self.rows):,} samples" + (", suspicious ones with less weight" if self.weight is not None else "")
+
+
+@dataclass(frozen=True)
 class Refit:
-    """A classifier that was trained on the trusted samples."""
+    """A classifier that was trained on the samples of a selection."""
 
     model: Any
     known: IntArray  # the class codes of its columns
     scale: float  # of its decision function, if it has no probabilities
 
     @classmethod
-    def train(cls, estimator: Any, x: Any, labels: IntArray, suspicion: FloatArray, seed: int) -> Refit:
+    def train(cls, estimator: Any, x: Any, labels: IntArray, samples: TrainingSet, seed: int) -> Refit:
         """Train a copy of `estimator`."""
         from threadpoolctl import threadpool_limits
 
-        rows = trusted_rows(suspicion, labels)
+        rows = samples.rows
         with threadpool_limits(1, user_api="blas"), np.errstate(invalid="ignore"):  # as for a selection
-            model, known = fit(estimator, take(x, rows), labels[rows], seed)
+            model, known = fit(estimator, take(x, rows), labels[rows], seed, samples.weight)
             return cls(model, known, decision_scale(model, take(x, rows[:SCALE_SAMPLES]), known))
 
     def predict_proba(self, x: Any, classes: int) -> FloatArray:

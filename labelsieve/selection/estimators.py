@@ -20,7 +20,7 @@ from labelsieve.data.label_notes import label_notes, why_unknown
 from labelsieve.errors import InputError
 from labelsieve.execute.build_trainer import TrainerOptions, build_trainer, check_loss, device_type
 from labelsieve.execute.embed_samples import embed, kind_of, with_similar
-from labelsieve.execute.sklearn_trainer import Refit, check_executor, take
+from labelsieve.execute.sklearn_trainer import Refit, TrainingSet, check_executor, take, trusted_rows
 from labelsieve.frames import (
     SHOWN_SUSPECTS,
     Suspect,
@@ -131,7 +131,8 @@ class Selector(MostLikelyClass, BaseEstimator):  # type: ignore[misc]
         """Return the probability of each class for new samples, in the order of `classes_`.
 
         The classifier of the selection is trained once more, on the samples whose labels are more likely right than
-        wrong. If a network selected the samples, `InputError` is raised: use `RobustClassifier` instead.
+        wrong; a forest on all samples, suspicious ones with less weight. If a network selected the samples,
+        `InputError` is raised: use `RobustClassifier` instead.
 
         Parameters
         ----------
@@ -325,6 +326,8 @@ class NCV(Selector):
 class CleanClassifier(ClassifierMixin, INCV):  # type: ignore[misc]
     """A classifier for data with wrong labels: select with INCV, train on the labels that are probably right, predict.
 
+    A forest is trained on all labels, suspicious ones with less weight.
+
     Parameters and attributes are those of `INCV`. `estimator` is any scikit-learn classifier, the name of a classifier
     such as "forest" or "tfidf", or None, which chooses one that suits the samples. Networks are not supported: use
     `RobustClassifier`.
@@ -397,9 +400,11 @@ def select_and_store(selector: Selector, X: Any, y: Any, settings: INCVSettings,
     selector.labels_ = classes[codes]
     selector._choice, selector._refit, selector._encoding = choice, None, encoding_of(X)
     if choice.kind is ModelKind.CLASSIFIER:
-        # With protocol "paper" suspicion is not a probability: the selected samples are trained on.
-        doubt = selection.suspicion if selector.protocol == "auto" else np.where(selection.selected, 0.0, 1.0)
-        selector._refit = Refit.train(choice.classifier, choice.rows(data), codes, doubt, seed)
+        if selector.protocol == "auto":
+            samples_used = TrainingSet.choose(choice.classifier, codes, selection.suspicion)
+        else:  # suspicion is not a probability: the selected samples are trained on
+            samples_used = TrainingSet(trusted_rows(np.where(selection.selected, 0.0, 1.0), codes))
+        selector._refit = Refit.train(choice.classifier, choice.rows(data), codes, samples_used, seed)
     ranked = np.flatnonzero(selection.is_suspect(codes))
     ranked = ranked[np.argsort(-selection.suspicion[ranked], kind="stable")][:SHOWN_SUSPECTS]
     selector._suspects = [

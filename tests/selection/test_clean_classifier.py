@@ -14,7 +14,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from labelsieve import INCV, CleanClassifier, InputError, noise, theory
-from labelsieve.execute.sklearn_trainer import trusted_rows
+from labelsieve.execute.sklearn_trainer import LEAST_WEIGHT, Refit, TrainingSet, trusted_rows
 
 
 @parametrize_with_checks([CleanClassifier(GaussianNB(), n_iterations=1)])
@@ -57,6 +57,21 @@ def test_samples_to_train_on() -> None:
     labels = np.array([0, 0, 1, 1, 2])
     suspicion = np.array([0.1, 0.9, 0.5, np.nan, 0.8])
     assert trusted_rows(suspicion, labels).tolist() == [0, 2, 3, 4]  # the only label of class 2 stays
+
+
+def test_forests_learn_all_labels_with_weights_and_other_classifiers_the_trusted_ones() -> None:
+    labels, suspicion = np.array([0, 0, 1, 1, 2]), np.array([0.0, 0.75, 0.5, np.nan, 1.0])
+    forest = TrainingSet.choose(RandomForestClassifier(5), labels, suspicion)
+    assert forest.rows.tolist() == [0, 1, 2, 3, 4]
+    assert forest.weight is not None and forest.weight == pytest.approx([1, 0.5, 0.5**0.5, 1, LEAST_WEIGHT])
+    other = TrainingSet.choose(GaussianNB(), labels, suspicion)
+    assert other.weight is None and other.rows.tolist() == [0, 2, 3, 4]
+    x = np.array([[0.0], [0.0], [1.0], [1.0]] * 10)
+    given = np.array([0, 1, 1, 0] * 10)  # every second label is wrong
+    doubt = np.tile([0.1, 0.9], 20)
+    samples = TrainingSet.choose(RandomForestClassifier(20), given, doubt)
+    learnt = Refit.train(RandomForestClassifier(20), x, given, samples, 0)
+    assert learnt.predict_proba(x, 2).argmax(axis=1).tolist() == [0, 0, 1, 1] * 10
 
 
 def test_frame_and_notebook() -> None:
