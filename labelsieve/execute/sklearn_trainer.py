@@ -282,13 +282,13 @@ class TrainingSet:
 
     @classmethod
     def choose(cls, estimator: Any, labels: IntArray, suspicion: FloatArray) -> TrainingSet:
-        """The trusted samples, or for forests all samples with a weight of the square root of 1 - suspicion.
+        """The trusted samples, or for random forests all samples with a weight of the square root of 1 - suspicion.
 
         A forest averages over many labels, so it loses more by missing right labels than by wrong ones.
         """
-        from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+        from sklearn.ensemble import RandomForestClassifier
 
-        if not isinstance(estimator, RandomForestClassifier | ExtraTreesClassifier):
+        if not isinstance(estimator, RandomForestClassifier):
             return cls(trusted_rows(suspicion, labels))
         right = 1 - np.nan_to_num(suspicion, nan=0.0)
         return cls(np.arange(len(labels)), np.maximum(np.sqrt(np.maximum(right, 0.0)), LEAST_WEIGHT))
