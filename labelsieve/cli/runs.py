@@ -119,7 +119,9 @@ def train(
     stage = done.stage
     state = "already trained" if done.begun == "done" else f"trained in {stage['seconds']:.1f} s"
     model = done.path / "model.safetensors"
-    output.say(f"{stage['settings']['train_method']}, {stage['settings']['network']}: {state}", f"model: {model}")
+    used = stage["settings"]
+    method = used["train_method"] + (f" ({used['set']})" if used.get("set") else "")
+    output.say(f"{method}, {used['network']}: {state}", f"model: {model}")
     output.answer({"run": done.path, "resumed": done.begun, "model": model, **stage, "notes": done.notes})
 
 

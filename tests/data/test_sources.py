@@ -105,7 +105,7 @@ def test_bad_label_files(tmp_path: Path, text: str, message: str) -> None:
 
 def test_label_file_must_fit_the_source(tmp_path: Path) -> None:
     data = load_source("digits")
-    with pytest.raises(InputError, match=r"sample 'digit-0000'"):
+    with pytest.raises(InputError, match=r"'digit-0000'"):
         with_labels(data, read_label_file(write(tmp_path / "a.csv", "id,label\nzz,1\n")))
     every = "".join(f"{id},1\n" for id in data.ids)
     with pytest.raises(InputError, match=r"sample 'zz'"):
