@@ -305,9 +305,9 @@ class Facts:
                 continue
             if len(sample) and is_known(len(sample), len(rows)):
                 right = int(hits(sample, self.log).sum())
-                number += left * right / len(sample)
-                least += left * right / len(sample)
-                squares += (left * sampling_errors(right, len(sample), len(rows))[0]) ** 2
+                number, least = number + left * right / len(sample), least + left * right / len(sample)
+                # The decisions are known, so an error in the number of the whole group is one of the rest.
+                squares += (len(rows) * sampling_errors(right, len(sample), len(rows))[0]) ** 2
                 decisions += len(sample)
             else:
                 by_model = float(np.nansum(model[rows[self.log.state[rows] == Choice.UNDECIDED]]))

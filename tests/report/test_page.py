@@ -61,7 +61,7 @@ def test_a_rough_estimate_is_shown_as_an_interval(runs, tmp_path):
     run = runs.pictures(tmp_path, n=48)
     runs.write_suggestions(run, lambda place: 0.95)
     right = 0.95 * len(Facts.read(run).suspects)
-    assert f'<td class="n">about {right:.0f}' in html(ratio=0.25)
+    assert re.search(rf'<td class="n">about {right:.0f}[,<]', html(ratio=0.25))
     rough = html(trust="rough", low=0.05, high=0.4)
     assert "<h1>Between 5\u202f% and 40\u202f% of the labels look wrong.</h1>" in rough
     assert f'<td class="n">about {right:.0f}, at least {right / 5:.0f}</td>' in rough
@@ -344,7 +344,8 @@ def test_probabilities_are_shown_if_the_run_has_them(runs, tmp_path):
     after = write_report(run).read_text(encoding="utf-8")
     assert after.count("88\u202f% likely right") == after.count('<li class="suspect">') > 0
     assert f"{percent(float(columns.suspicion[suspects[0]]))} likely wrong" in after
-    assert "--min-confidence" in after and f'<td class="n">about {0.875 * len(suspects):.0f}' in after
+    assert "--min-confidence" in after
+    assert re.search(rf'<td class="n">about {0.875 * len(suspects):.0f}[,<]', after)
 
 
 def test_random_decisions_give_their_own_noise_ratio(runs, tmp_path):
