@@ -12,7 +12,7 @@ from labelsieve.decisions import append_decision
 from labelsieve.errors import InputError
 from labelsieve.export.outcome import ExportSettings, resolve_labels
 from labelsieve.report import render_report, write_report
-from labelsieve.report.facts import Facts, Group, SpotCheck, sampling_errors
+from labelsieve.report.facts import Facts, Group, SpotCheck, hits_in_rest, sampling_errors
 from labelsieve.report.html import percent
 from labelsieve.report.samples import Samples
 from labelsieve.report.sections import headline
@@ -387,6 +387,16 @@ def test_groups_without_a_random_sample_are_as_uncertain_as_the_model(runs, tmp_
 def test_the_least_share_of_a_sample_is_the_low_end_of_its_interval(right, checked, least):
     assert right / checked - sampling_errors(right, checked, 10**9)[0] == pytest.approx(least, abs=0.002)
     assert sampling_errors(right, checked, checked) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(("size", "hits"), [(25, 12), (30, 15), (40, 20), (400, 300)])
+def test_the_least_number_of_hits_in_the_rest_is_rarely_too_high(size, hits):
+    rng = np.random.default_rng(0)
+    too_high = 0
+    for number in rng.hypergeometric(hits, size - hits, 20, 2_000).tolist():
+        rest, error = hits_in_rest(number, 20, size, size - 20)
+        too_high += rest - error > hits - number
+    assert too_high < 0.04 * 2_000  # an end of a 95 % interval: 2.5 %
 
 
 def test_report_review_and_export_expect_the_same_number_of_right_suggestions(runs, tmp_path):
