@@ -25,7 +25,7 @@ from labelsieve.errors import InputError
 from labelsieve.frames import is_pandas
 from labelsieve.models.stored_classifier import softmax
 from labelsieve.scoring import likeliest
-from labelsieve.types import TOP_CLASSES, FloatArray, IntArray, Job, Samples, Scores, Trainer
+from labelsieve.types import TOP_CLASSES, FloatArray, IntArray, Job, Samples, Scores, Selection, Trainer
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -273,6 +273,12 @@ def trusted_rows(suspicion: FloatArray, labels: IntArray) -> IntArray:
     return np.flatnonzero(trusted | np.isin(labels, lost))
 
 
+def forest_weights(suspicion: FloatArray) -> FloatArray:
+    """Return the weights of samples in a random forest."""
+    right = 1 - np.nan_to_num(suspicion, nan=0.0)
+    return np.maximum(np.sqrt(np.maximum(right, 0.0)), LEAST_WEIGHT)
+
+
 @dataclass(frozen=True)
 class TrainingSet:
     """The samples that a classifier is trained on."""
@@ -281,17 +287,20 @@ class TrainingSet:
     weight: FloatArray | None = None  # of each of these samples; None: all count the same
 
     @classmethod
-    def choose(cls, estimator: Any, labels: IntArray, suspicion: FloatArray) -> TrainingSet:
+    def choose(cls, estimator: Any, labels: IntArray, selection: Selection) -> TrainingSet:
         """The trusted samples, or for random forests all samples with a weight of the square root of 1 - suspicion.
 
-        A forest averages over many labels, so it loses more by missing right labels than by wrong ones.
+        A forest averages over many labels, so it loses more by missing right labels than by wrong ones. With protocol
+        "paper" suspicion is not a probability: the selected samples are trusted.
         """
         from sklearn.ensemble import RandomForestClassifier
+        from sklearn.utils.validation import has_fit_parameter
 
-        if not isinstance(estimator, RandomForestClassifier):
-            return cls(trusted_rows(suspicion, labels))
-        right = 1 - np.nan_to_num(suspicion, nan=0.0)
-        return cls(np.arange(len(labels)), np.maximum(np.sqrt(np.maximum(right, 0.0)), LEAST_WEIGHT))
+        if selection.noise is None:
+            return cls(trusted_rows(np.where(selection.selected, 0.0, 1.0), labels))
+        if not isinstance(estimator, RandomForestClassifier) or not has_fit_parameter(estimator, "sample_weight"):
+            return cls(trusted_rows(selection.suspicion, labels))
+        return cls(np.arange(len(labels)), forest_weights(selection.suspicion))
 
     def __str__(self) -> str:
         return f"{len(self.rows):,} samples" + (", suspicious ones with less weight" if self.weight is not None else "")

@@ -20,7 +20,7 @@ from labelsieve.data.label_notes import label_notes, why_unknown
 from labelsieve.errors import InputError
 from labelsieve.execute.build_trainer import TrainerOptions, build_trainer, check_loss, device_type
 from labelsieve.execute.embed_samples import embed, kind_of, with_similar
-from labelsieve.execute.sklearn_trainer import Refit, TrainingSet, check_executor, take, trusted_rows
+from labelsieve.execute.sklearn_trainer import Refit, TrainingSet, check_executor, take
 from labelsieve.frames import (
     SHOWN_SUSPECTS,
     Suspect,
@@ -131,7 +131,7 @@ class Selector(MostLikelyClass, BaseEstimator):  # type: ignore[misc]
         """Return the probability of each class for new samples, in the order of `classes_`.
 
         The classifier of the selection is trained once more, on the samples whose labels are more likely right than
-        wrong; a forest on all samples, suspicious ones with less weight. If a network selected the samples,
+        wrong; a random forest on all samples, suspicious ones with less weight. If a network selected the samples,
         `InputError` is raised: use `RobustClassifier` instead.
 
         Parameters
@@ -326,7 +326,7 @@ class NCV(Selector):
 class CleanClassifier(ClassifierMixin, INCV):  # type: ignore[misc]
     """A classifier for data with wrong labels: select with INCV, train on the labels that are probably right, predict.
 
-    A forest is trained on all labels, suspicious ones with less weight.
+    A random forest is trained on all labels, suspicious ones with less weight.
 
     Parameters and attributes are those of `INCV`. `estimator` is any scikit-learn classifier, the name of a classifier
     such as "forest" or "tfidf", or None, which chooses one that suits the samples. Networks are not supported: use
@@ -400,10 +400,7 @@ def select_and_store(selector: Selector, X: Any, y: Any, settings: INCVSettings,
     selector.labels_ = classes[codes]
     selector._choice, selector._refit, selector._encoding = choice, None, encoding_of(X)
     if choice.kind is ModelKind.CLASSIFIER:
-        if selector.protocol == "auto":
-            samples_used = TrainingSet.choose(choice.classifier, codes, selection.suspicion)
-        else:  # suspicion is not a probability: the selected samples are trained on
-            samples_used = TrainingSet(trusted_rows(np.where(selection.selected, 0.0, 1.0), codes))
+        samples_used = TrainingSet.choose(choice.classifier, codes, selection)
         selector._refit = Refit.train(choice.classifier, choice.rows(data), codes, samples_used, seed)
     ranked = np.flatnonzero(selection.is_suspect(codes))
     ranked = ranked[np.argsort(-selection.suspicion[ranked], kind="stable")][:SHOWN_SUSPECTS]

@@ -274,12 +274,12 @@ class TrainSettings:
     ----------
     method
         Training method. For texts, tables and embeddings: classifier (the type of classifier that was used for the
-        selection, trained on the samples whose labels are more likely right than wrong; a forest on all samples, with
-        weights). For networks: incv-coteaching, incv-posterior, coteaching, decoupling, f-correction, mentornet, d2l,
-        standard or package.module:Name. auto: classifier for texts, tables and embeddings, unless --network,
-        --train-epochs, --batch-size or --set is set or the selection used --protocol paper; incv-posterior for 5,000 or
-        more pictures of 24 to 64 pixels on a GPU, unless --set is set or the selection used --protocol paper; otherwise
-        incv-coteaching.
+        selection, trained on the samples whose labels are more likely right than wrong; a random forest on all
+        samples, with weights). For networks: incv-coteaching, incv-posterior, coteaching, decoupling, f-correction,
+        mentornet, d2l, standard or package.module:Name. auto: classifier for texts, tables and embeddings, unless
+        --network, --train-epochs, --batch-size or --set is set or the selection used --protocol paper; incv-posterior
+        for 5,000 or more pictures of 24 to 64 pixels on a GPU, unless --set is set or the selection used --protocol
+        paper; otherwise incv-coteaching.
     set
         Setting of the method as NAME=VALUE, such as estimate_epochs=50 for f-correction. Repeat --set to change
         several settings.

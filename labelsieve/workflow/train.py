@@ -14,7 +14,7 @@ from labelsieve import stopping
 from labelsieve.data.columns import encoding_of
 from labelsieve.data.text import single_words
 from labelsieve.errors import InputError
-from labelsieve.execute.sklearn_trainer import Refit, TrainingSet, trusted_rows
+from labelsieve.execute.sklearn_trainer import Refit, TrainingSet
 from labelsieve.models.choose import CLASSIFIERS, TEXT, SampleInfo, SelectorRequest, choose_selector
 from labelsieve.models.stored_classifier import STORABLE, to_arrays
 from labelsieve.progress import Note, NoteKind
@@ -329,7 +329,8 @@ def train_classifier(run: RunFolder, data: LabelledData, settings: TrainSettings
     selection = read_selection(run, data)
     if selection is None:
         raise InputError(f"{run.path} has no selection; run `labelsieve select` first")
-    model = f"{name}, because {selector} cannot be stored," if selector in CLASSIFIERS and selector != name else name
+    not_stored = selector != name and (selector in CLASSIFIERS or ":" in selector)
+    model = f"{name}, because {selector} cannot be stored," if not_stored else name
     features = data.features()
     x = np.asarray(features.x)
     with run.work("train", began):
@@ -337,10 +338,7 @@ def train_classifier(run: RunFolder, data: LabelledData, settings: TrainSettings
         classifier = choose_selector(SampleInfo.of(features), len(data.classes), request).classifier
         if name == TEXT:  # pairs of words help to find wrong labels, not to predict (banking77, no stored page)
             classifier.set_params(tfidfvectorizer__analyzer=single_words)
-        if selection.noise is not None:
-            samples = TrainingSet.choose(classifier, data.y, selection.suspicion)
-        else:  # protocol "paper": suspicion is a rank
-            samples = TrainingSet(trusted_rows(selection.suspicion, data.y))
+        samples = TrainingSet.choose(classifier, data.y, selection)
         progress.note(Note.of(NoteKind.CLASSIFIER_STARTED, model=model, samples=samples))
         refit = Refit.train(classifier, x, data.y, samples, settings.seed)
         arrays = to_arrays(name, refit.model)

@@ -15,6 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from labelsieve import INCV, CleanClassifier, InputError, noise, theory
 from labelsieve.execute.sklearn_trainer import LEAST_WEIGHT, Refit, TrainingSet, trusted_rows
+from labelsieve.types import CANDIDATE, SELECTED, NoiseEstimate, Selection, Trust
 
 
 @parametrize_with_checks([CleanClassifier(GaussianNB(), n_iterations=1)])
@@ -59,19 +60,46 @@ def test_samples_to_train_on() -> None:
     assert trusted_rows(suspicion, labels).tolist() == [0, 2, 3, 4]  # the only label of class 2 stays
 
 
+def selection_of(suspicion: Any, *, protocol: str = "auto") -> Selection:
+    """A selection with these suspicions; every second sample is selected."""
+    n = len(suspicion)
+    verdict = np.where(np.arange(n) % 2, CANDIDATE, SELECTED).astype(np.int8)
+    number = np.zeros(n)
+    estimate = NoiseEstimate(0.2, 0.1, 0.3, Trust.FAIR).record() if protocol == "auto" else None
+    return Selection(
+        verdict, number.astype(np.int16), number.astype(np.int64), number, number, number, np.asarray(suspicion), 0.2,
+        np.eye(3), 0.9, 0.9, history=({"estimate": estimate},),
+    )  # fmt: skip
+
+
+class PlainForest(RandomForestClassifier):  # type: ignore[misc]
+    """A forest whose `fit` takes no weights."""
+
+    def fit(self, X: Any, y: Any) -> PlainForest:
+        super().fit(X, y)
+        return self
+
+
 def test_forests_learn_all_labels_with_weights_and_other_classifiers_the_trusted_ones() -> None:
-    labels, suspicion = np.array([0, 0, 1, 1, 2]), np.array([0.0, 0.75, 0.5, np.nan, 1.0])
+    labels, suspicion = np.array([0, 0, 1, 1, 2]), selection_of([0.0, 0.75, 0.5, np.nan, 1.0])
     forest = TrainingSet.choose(RandomForestClassifier(5), labels, suspicion)
     assert forest.rows.tolist() == [0, 1, 2, 3, 4]
     assert forest.weight is not None and forest.weight == pytest.approx([1, 0.5, 0.5**0.5, 1, LEAST_WEIGHT])
-    other = TrainingSet.choose(GaussianNB(), labels, suspicion)
-    assert other.weight is None and other.rows.tolist() == [0, 2, 3, 4]
+    for estimator in (GaussianNB(), PlainForest(5)):
+        other = TrainingSet.choose(estimator, labels, suspicion)
+        assert other.weight is None and other.rows.tolist() == [0, 2, 3, 4]
     x = np.array([[0.0], [0.0], [1.0], [1.0]] * 10)
     given = np.array([0, 1, 1, 0] * 10)  # every second label is wrong
-    doubt = np.tile([0.1, 0.9], 20)
-    samples = TrainingSet.choose(RandomForestClassifier(20), given, doubt)
+    samples = TrainingSet.choose(RandomForestClassifier(20), given, selection_of(np.tile([0.1, 0.9], 20)))
     learnt = Refit.train(RandomForestClassifier(20), x, given, samples, 0)
     assert learnt.predict_proba(x, 2).argmax(axis=1).tolist() == [0, 0, 1, 1] * 10
+
+
+def test_with_protocol_paper_the_selected_samples_are_learned() -> None:
+    """Suspicion is a rank there, not a probability."""
+    labels, ranks = np.array([0, 0, 1, 1]), selection_of([0.9, 0.1, 0.9, 0.1], protocol="paper")
+    samples = TrainingSet.choose(RandomForestClassifier(5), labels, ranks)
+    assert samples.rows.tolist() == [0, 2] and samples.weight is None
 
 
 def test_frame_and_notebook() -> None:
