@@ -215,6 +215,9 @@ class Store(ABC):
     def expect(self, index_batches: Iterable[Any], code_batches: Iterable[Any]) -> None:  # noqa: B027
         """Receive the batches that training will ask for next, so that a streaming store can read ahead."""
 
+    def average_views(self) -> None:  # noqa: B027
+        """Let scoring average over several views of a sample, if the store can and training has such views."""
+
     def disable_mirroring(self) -> None:
         """Stop mirroring samples."""
         if self.mirrors:

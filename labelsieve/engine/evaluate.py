@@ -55,6 +55,13 @@ def _chunk(bundle: Networks, store: Store) -> int:
     return 1 << min(MOST_IN_CHUNK, max(FEWEST_IN_CHUNK, fit)).bit_length() - 1
 
 
+def mean_of_views(logits: Sequence[Tensor]) -> Tensor:
+    """The mean of the log-probabilities of several views; the logits themselves if there is only one."""
+    if len(logits) == 1:
+        return logits[0]
+    return torch.stack([each.log_softmax(-1) for each in logits]).mean(0)
+
+
 def outputs(bundle: Networks, store: Store, index: Tensor) -> Iterator[tuple[slice, Tensor]]:
     """Logits [n, b, c] of the samples index [n, M] in chunks; with several views the mean of the log-probabilities."""
     size = _chunk(bundle, store) * bundle.world.size
@@ -66,8 +73,7 @@ def outputs(bundle: Networks, store: Store, index: Tensor) -> Iterator[tuple[sli
                 piece = torch.nn.functional.pad(piece, (0, (1 << (real - 1).bit_length()) - real))
             own = bundle.world.local_columns(piece)
             seen = [bundle.forward(store.batch(own, torch.full_like(own, view))).float() for view in store.views]
-            mean = seen[0] if len(seen) == 1 else torch.stack([logits.log_softmax(2) for logits in seen]).mean(0)
-            logits = bundle.world.gather_columns(mean, piece.shape[1])
+            logits = bundle.world.gather_columns(mean_of_views(seen), piece.shape[1])
             yield slice(start, start + real), logits[:, :real]
 
 

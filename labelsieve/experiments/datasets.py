@@ -112,6 +112,13 @@ class PictureArrays(ExperimentData):
         statistics = training.mean, training.std
         return stage_pictures(self.test_pictures, training.device, augment=False, statistics=statistics)
 
+    def prediction_store(self, training: Store) -> Store:
+        """Return the test pictures as `predict` reads them: in several views."""
+        assert isinstance(training, PictureStore)
+        store = stage_pictures(self.test_pictures, training.device, statistics=(training.mean, training.std))
+        store.average_views()
+        return store
+
     def thumbnails(self, indices: NDArray[Any]) -> NDArray[np.uint8]:
         return np.asarray(self.pictures[indices])
 

@@ -300,14 +300,21 @@ def finish_table(found: list[Record], scale: Scale) -> str:
                 for when in ("before", "after"):
                     judged = [record for record in group if when in record["results"]]
                     row += [summarise(judged, when, key).text(3) for key in ("auroc", "calibration_error")]
-                rows.append([*row, f"{np.mean([record['seconds'] for record in group]) / 60:.1f}"])
-    header = ["network", "noise", "accuracy", "goal", "seeds", "AUROC before", "ECE before", "AUROC after", "ECE after"]
+                row.append(f"{np.mean([record['seconds'] for record in group]) / 60:.1f}")
+                views = [record for record in group if "accuracy_of_views" in record["results"]]
+                of_views = f"{summarise(views, 'accuracy_of_views').text(2, 100)} ({len(views)})" if views else "-"
+                rows.append([*row, of_views])
+    header = [
+        "network", "noise", "accuracy", "goal", "seeds", "AUROC before", "ECE before", "AUROC after", "ECE after",
+        "minutes", "accuracy of `predict` (seeds)",
+    ]  # fmt: skip
     return (
-        f"{markdown([*header, 'minutes'], rows)}\n{notes.lines()}\n"
+        f"{markdown(header, rows)}\n{notes.lines()}\n"
         "Accuracy of the last epoch on the clean test set, in %, mean of the networks; mean ± standard deviation over "
-        "seeds. AUROC and calibration error (ECE) of the suspicion of the labels, before and after the training. The "
-        "values after it are computed from the losses in the .npz file of a record, if it has them. Nothing about the "
-        "noise is known, and no test label is used. Minutes of the training, without the selection; "
+        "seeds. `predict` averages over several views of a picture; the first accuracy is that of the picture alone "
+        "(-: the record is older). AUROC and calibration error (ECE) of the suspicion of the labels, before and after "
+        "the training. The values after it are computed from the losses in the .npz file of a record, if it has them. "
+        "Nothing about the noise is known, and no test label is used. Minutes of the training, without the selection; "
         "trainings that share a GPU take longer."
     )
 

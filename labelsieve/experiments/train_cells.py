@@ -18,7 +18,7 @@ from labelsieve import metrics, stopping
 from labelsieve.engine import Plan, Schedule, Store, Trained, train
 from labelsieve.engine.bundle import Bundle, Factory, NetworkState
 from labelsieve.engine.device import choose_device
-from labelsieve.engine.evaluate import mean_scores, outputs
+from labelsieve.engine.evaluate import mean_probabilities, mean_scores, outputs
 from labelsieve.engine.method import Method
 from labelsieve.errors import InputError
 from labelsieve.experiments import evaluate, records
@@ -269,6 +269,8 @@ def _evaluate(cell: Cell, context: ExperimentContext, result: Trained, schedule:
     watched = result.watched.astype(np.uint8)
     arrays: Arrays = {"predicted_test": watched[-1]}
     results["watched_sha256"] = records.digest(watched)
+    if cell.kind == FINISH:
+        results["accuracy_of_views"] = _accuracy_of_views(cell, data, context.store, result)
     if cell.kind not in THEORY_KINDS:
         return arrays, results | evaluate.accuracy_results(data, watched, schedule.epochs) | by_epoch
     assert result.scores is not None and result.plan.score is not None
@@ -276,6 +278,13 @@ def _evaluate(cell: Cell, context: ExperimentContext, result: Trained, schedule:
     arrays["predicted_held_out"] = predicted.astype(np.uint8)
     results |= evaluate.theory_results(data, cell, result.plan.labels, result.plan.score, predicted)
     return arrays, results | evaluate.confusion_results(data, cell, watched[-1, 0])
+
+
+def _accuracy_of_views(cell: Cell, data: PictureArrays, training: Store, result: Trained) -> float:
+    """The test accuracy of the mean prediction of all networks and views, as `labelsieve predict` computes it."""
+    factory, labels = create_network(cell.network, training.shape, data.classes), data.test_labels()
+    chunks = mean_probabilities(data.prediction_store(training), factory, result.states, np.arange(len(labels)))
+    return float(np.mean(np.concatenate([p.argmax(axis=1) for _, p in chunks]) == labels))
 
 
 def _judge(cell: Cell, context: ExperimentContext, result: Trained, judges_labels: bool, results: Results) -> Arrays:

@@ -23,7 +23,7 @@ from labelsieve.errors import InputError
 from labelsieve.files import atomic_file, regular_file
 from labelsieve.models.choose import ModelChoice, SampleInfo, choose_network
 from labelsieve.models.stored_classifier import check_arrays, predict_arrays
-from labelsieve.types import FloatArray, Kind, LabelledData
+from labelsieve.types import AUGMENT, FloatArray, Kind, LabelledData
 
 if TYPE_CHECKING:
     import torch
@@ -157,6 +157,7 @@ class Model:
     reader: SampleReader
     states: Sequence[dict[str, torch.Tensor]]  # one per network; none for a classifier
     method: str = ""
+    augment: str = "none"  # of the training; pictures are predicted in several of the views that it has
 
     def probabilities(self, data: LabelledData, *, device: str = "auto") -> FloatArray:
         """Return the probability of each class for each sample, [n, classes]."""
@@ -171,9 +172,10 @@ class Model:
         for state in self.states:
             _check_fits(factory, state)
         try:
-            store = self.reader.store(data, chosen)
+            store = self.reader.store(data, chosen, augment=self.augment)
         except (KeyError, IndexError, TypeError) as problem:
             raise InputError(f"the model file is damaged ({problem!r}); train again") from None
+        store.average_views()
         chunks = mean_probabilities(store, factory, self.states, np.arange(len(data)))
         return np.concatenate([p for _, p in chunks])
 
@@ -225,6 +227,7 @@ def save(path: Path, model: Model) -> None:
     about = {
         "model": model.name,
         "method": model.method,
+        "augment": model.augment,
         "classes": [name.item() if isinstance(name, np.generic) else name for name in model.classes],
         "kind": reader.kind,
         "shape": list(reader.shape),
@@ -271,7 +274,9 @@ def load(path: Path, *, network: str | None = None) -> Model:
         reader = SampleReader(about["kind"], tuple(about["shape"]), arrays, encoding, embedded)
         if not states:
             check_arrays(arrays, reader.shape[0], len(about["classes"]))
-        return Model(about["model"], tuple(about["classes"]), reader, states, about["method"])
+        return Model(
+            about["model"], tuple(about["classes"]), reader, states, about["method"], about.get("augment", "none")
+        )
     except InputError:
         raise
     except (SafetensorError, OSError, KeyError, ValueError, IndexError, TypeError, RecursionError) as problem:
@@ -286,6 +291,7 @@ def _check(about: Any) -> None:
     sides = isinstance(shape, list) and len(shape) == axes[about["kind"]]
     names = isinstance(about["model"], str) and isinstance(about["method"], str)
     classes = isinstance(about["classes"], list) and all(isinstance(name, str | int) for name in about["classes"])
+    names = names and about.get("augment", "none") in AUGMENT[1:]
     if not (whole and sides and names and classes and about["classes"] and len(about["model"]) <= 200):
         raise ValueError("its description is not that of a model")
     embedded = about.get("embedded") or {"name": "", "revision": "", "kind": "text", "side": None}

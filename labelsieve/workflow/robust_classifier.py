@@ -21,7 +21,7 @@ from labelsieve.engine import Method, Plan, Store, train
 from labelsieve.engine.augment import check_augment, mirror_test
 from labelsieve.engine.bundle import check_factory
 from labelsieve.engine.device import choose_device
-from labelsieve.engine.evaluate import agreement, has_learnt, what_may_help
+from labelsieve.engine.evaluate import agreement, has_learnt, mean_of_views, what_may_help
 from labelsieve.engine.rng import preserve_rng
 from labelsieve.engine.schedule import DEFAULT_RATE, auto_batch_size, auto_epochs, one_drop
 from labelsieve.errors import InputError
@@ -194,14 +194,15 @@ class RobustClassifier(MostLikelyClass, ClassifierMixin, BaseEstimator):  # type
         """
         check_is_fitted(self, "networks_")
         data = self._samples(without_torch(X))
-        store: Store = self._reader.store(data, torch.device("cpu"))
+        store: Store = self._reader.store(data, torch.device("cpu"), augment=self.augment_)
+        store.average_views()
         networks = self.networks_ if self.together else self.networks_[:1]
         found = np.empty((len(store), len(self.classes_)))
         for start in range(0, len(store), ROWS_PER_BLOCK):
             rows = torch.from_numpy(np.arange(start, start + ROWS_PER_BLOCK) % len(store))[None]
-            batch = store.batch(rows, torch.full_like(rows, store.plain))
+            views = [store.batch(rows, torch.full_like(rows, view)) for view in store.views]
             with torch.no_grad():
-                each = [torch.softmax(network(batch).double(), 1) for network in networks]
+                each = [mean_of_views([network(batch).double() for batch in views]).softmax(1) for network in networks]
             mean = torch.stack(each).mean(0).numpy()
             found[start : start + ROWS_PER_BLOCK] = mean[: len(store) - start]
         return found

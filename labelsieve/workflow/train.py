@@ -158,7 +158,7 @@ def train_network(run: RunFolder, data: LabelledData, settings: TrainSettings, p
             )  # fmt: skip
         for entry in result.history:
             run.append_history({"stage": "train", **entry})
-        model = Model(choice.name, data.classes, reader, result.states, settings.method)
+        model = Model(choice.name, data.classes, reader, result.states, settings.method, "none" if paper else augment)
         model_file.save(run / "model.safetensors", model)
         judged = selection if method.judges_labels(plan) else None
         if pictures or judged is not None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from labelsieve.cli.app import run
+from labelsieve.data.source import load_source
 from labelsieve.runfolder import RunFolder
+from labelsieve.workflow import model_file
 
 
 @pytest.fixture
@@ -53,10 +56,27 @@ def test_sides_are_learnt_and_mirrored_ones_told(here: Path, capsys: pytest.Capt
     assert json.loads(capsys.readouterr().out)["resumed"] == "done"
 
 
+def test_predictions_average_over_the_views_of_the_training(here: Path) -> None:
+    """Of a picture that is mirrored in training, its mirror image gets nearly the same prediction."""
+    line = "sides.npz --model svm --iterations 1 --device cpu --method standard --train-epochs 2"
+    assert run(f"run {line} --augment mirror --out mirrored".split()) == 0
+    assert run(f"run {line} --augment none --out none".split()) == 0
+    data = load_source("sides.npz")
+    mirrored = replace(data, x=data.x[:, :, ::-1].copy())
+    difference = {}
+    for name in ("mirrored", "none"):
+        model = model_file.load(Path(name) / "model.safetensors")
+        difference[name] = np.abs(model.probabilities(data, device="cpu") - model.probabilities(mirrored, device="cpu"))
+        plain = replace(model, augment="none").probabilities(data, device="cpu")
+        assert (np.abs(plain - model.probabilities(data, device="cpu")).max() > 1e-4) == (name == "mirrored")
+    assert difference["mirrored"].mean() < 0.5 * difference["none"].mean()
+
+
 def test_the_papers_protocol_mirrors(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = "sides.npz --model svm --iterations 1 --device cpu --protocol paper --out paper"
     assert run(f"run {line} --method standard --train-epochs 1".split()) == 0
     assert settings("paper")["augment"] == "mirror"
+    assert model_file.load(here / "paper" / "model.safetensors").augment == "none"  # predicts the picture alone
 
 
 def test_what_cannot_be(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

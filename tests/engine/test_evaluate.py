@@ -9,7 +9,7 @@ from torch import nn
 
 from labelsieve.engine import Schedule, VectorStore, evaluate
 from labelsieve.engine.bundle import Bundle, initial_state, stackable
-from labelsieve.engine.store import fast_store
+from labelsieve.engine.store import fast_store, stage_pictures
 from labelsieve.models.resnet_cifar import ResNetCifar
 
 CPU = torch.device("cpu")
@@ -171,3 +171,21 @@ def test_a_view_is_the_picture_moved():
     index = torch.tensor([[0, 1]])
     plain, moved = (seen.batch(index, torch.full_like(index, view)) for view in seen.views[:2])
     torch.testing.assert_close(moved[:, :, :-1, :-1], plain[:, :, 1:, 1:])
+
+
+def test_predictions_average_over_views_that_training_has():
+    pictures = np.random.default_rng(0).integers(0, 256, (5, 16, 16, 3), dtype=np.uint8)
+    seen = stage_pictures(pictures)
+    assert seen.views == (seen.plain,)
+    seen.average_views()
+    assert len(seen.views) == 4 and max(seen.views) < seen.codes
+    index = torch.arange(5)[None]
+    first, *_, last = (seen.batch(index, torch.full_like(index, view)) for view in seen.views)
+    plain = seen.batch(index, torch.full_like(index, seen.plain))
+    torch.testing.assert_close(first[:, :, :-1, :-1], plain[:, :, 1:, 1:])  # shifted along the diagonal
+    torch.testing.assert_close(last.flip(3)[:, :, 1:, 1:], plain[:, :, :-1, :-1])  # shifted and mirrored
+    seen.disable_mirroring()
+    assert len(seen.views) == 2 and max(seen.views) < seen.codes
+    fixed = stage_pictures(pictures, augment=False)
+    fixed.average_views()
+    assert fixed.views == (fixed.plain,)
