@@ -35,6 +35,11 @@ def first_line(problem: BaseException) -> str:
     return (str(problem).strip().splitlines() or [type(problem).__name__])[0][:300]
 
 
+def class_and_line(problem: BaseException) -> str:
+    """The class of an error, and its first line if it says something."""
+    return f"{type(problem).__name__}: {first_line(problem)}" if str(problem).strip() else type(problem).__name__
+
+
 def hub_unreachable(name: str, content: str, use: str) -> InputError:
     """Return the error for a name that cannot be downloaded; `use` is the argument that reads a copied folder."""
     return InputError(

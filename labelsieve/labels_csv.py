@@ -158,7 +158,7 @@ def read_labels(path: Path, classes: object = ()) -> LabelColumns:
     try:
         table = read_arrow(path, types=types, columns=LabelRow._fields)
     except InputError as error:
-        raise InputError(f"{path} is not a valid labels.csv: {error}") from None
+        raise InputError(f"{error}; labelsieve did not write this labels.csv: run `labelsieve select` again") from None
     table = table.unify_dictionaries().combine_chunks()
     names = {column: _dictionary(table, column) for column in coded}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from labelsieve.errors import first_line
+from labelsieve.errors import class_and_line, first_line
 
 
 @pytest.mark.parametrize(
@@ -16,3 +16,8 @@ from labelsieve.errors import first_line
 )
 def test_the_first_line(problem: Exception, line: str) -> None:
     assert first_line(problem) == line
+
+
+@pytest.mark.parametrize(("problem", "line"), [(KeyError("x"), "KeyError: 'x'"), (AssertionError(), "AssertionError")])
+def test_the_class_is_named_once(problem: Exception, line: str) -> None:
+    assert class_and_line(problem) == line

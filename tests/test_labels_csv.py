@@ -51,8 +51,8 @@ def test_pairs_and_the_most_confused(columns):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("id,label\n1,cat\n", "not a valid labels.csv.*no column predicted, probability"),
-        (HEAD + "1,cat,dog,much,2.3,candidate,0,0.9,dog,,,0.5\n", "not a valid labels.csv.*much"),
+        ("id,label\n1,cat\n", "no column predicted, probability.*select"),
+        (HEAD + "1,cat,dog,much,2.3,candidate,0,0.9,dog,,,0.5\n", "much.*select"),
         (HEAD + ROWS.replace("removed", "guilty"), "line 5: .*verdict"),
     ],
 )

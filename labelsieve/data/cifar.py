@@ -192,11 +192,10 @@ def load(spec: str, reading: ReadOptions = DEFAULTS, progress: Progress = SILENT
     """Read `cifar10:DIR`, `cifar100:DIR` or `cifar10n:DIR?labels=worse`."""
     name, folder, chosen = _parse(spec)
     base = "cifar10" if name == "cifar10n" else name
-    parts = choose_splits(PARTS, replace(reading, split=reading.split or "train"), spec, progress)
-    if name == "cifar10n" and parts != ["train"]:
-        raise InputError("cifar10n has labels of the training pictures only: read the test pictures of cifar10:DIR")
+    present = ("train",) if name == "cifar10n" else PARTS  # people labelled the training pictures only
+    parts = choose_splits(present, replace(reading, split=reading.split or "train"), spec, progress)
     read = [split(folder, base, part) for part in parts]
-    x, y = _join(read)
+    x, y = read[0] if len(read) == 1 else _join(read)
     if name == "cifar10n":
         human = human_labels(folder, chosen)
         if len(human) != len(y):

@@ -7,6 +7,7 @@ are left out. Labels are not used. An `Encoding` reads the next table in the sam
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -187,9 +188,10 @@ def encoding_of(x: Any) -> Encoding | None:
 
 # ---------------------------------------------------------------- learning an encoding
 
-# A number with a unit or separators, such as €48,463, 5 kg or 1'200; not a code of letters and digits.
-_DIGITS = r"\d[\d.,' ]*"
-AMOUNT = rf"^\s*([^\w\s]{{1,3}}\s*{_DIGITS}|{_DIGITS}\s*([^\w\s]{{1,3}}|[A-Za-z]{{1,3}})|\d{{1,3}}([,' ]\d{{3}})+)\s*$"
+# A number with a currency sign, a unit or thousands separators: €48,463, 5 kg or 1'200; not a code such as #12 or 12B.
+_DIGITS, _SIGN = r"\d[\d.,' ]*", "[$¢£¥€₩₪₫₹₺₽฿%‰°]"
+AMOUNT = rf"{_SIGN}\s*{_DIGITS}|{_DIGITS}{_SIGN}|{_DIGITS}\s[A-Za-z]{{1,5}}|\d{{1,3}}([,' ]\d{{3}})+"
+ADVICE_ON_AMOUNTS = "remove units, currency signs and thousands separators to use its values as numbers"
 
 
 def learn_encoding(table: Any, origin: Origin, *, texts: Sequence[str] = (), commas: bool = False) -> Encoding:
@@ -218,33 +220,31 @@ def learn_encoding(table: Any, origin: Origin, *, texts: Sequence[str] = (), com
             "of texts with --text-column"
         )
     for name in ids:
-        origin.note(f"column {quote_name(name)} is left out because its values are ids")
+        example = find_amount(_texts(table.column(name).slice(0, MAX_LEVELS)))
+        advice = f"; if values such as {example!r} are amounts, {ADVICE_ON_AMOUNTS}" if example else ""
+        origin.note(f"column {quote_name(name)} is left out because its values are ids{advice}")
     features = TextFeatures.learn(_joined_texts(table, texts)) if texts else None
     encoding = Encoding(tuple(columns), features)
     if encoding.commas:
         origin.note(f"decimal commas in {join_names(list(map(quote_name, encoding.commas)))}")
-    many = [column.name for column in columns if column.others]
-    amounts = {name: example for name in many if (example := _amount(table.column(name)))}
+    amounts = {column.name: find_amount(column.levels) for column in columns if column.kind == "category"}
     for name, example in amounts.items():
-        origin.note(
-            f"column {quote_name(name)} is read as categories: values such as {example!r} are not plain numbers; "
-            "remove units, currency signs and thousands separators"
-        )
-    many = [quote_name(name) for name in many if name not in amounts]
+        if example:
+            origin.note(
+                f"column {quote_name(name)} is read as categories, because values such as {example!r} are not plain "
+                f"numbers; {ADVICE_ON_AMOUNTS}"
+            )
+    many = [quote_name(column.name) for column in columns if column.others and not amounts[column.name]]
     if many:
         origin.note(f"only the {MAX_LEVELS - 1} most frequent values are used separately in {join_names(many)}")
     return encoding
 
 
-def _amount(values: Any) -> str:
-    """The first value of a column in which most values are numbers with a unit or separators; else empty."""
-    import pyarrow.compute as pc
-
-    if not is_text(values.type):
-        return ""
-    filled = values.filter(pc.not_equal(values, ""))  # also removes nulls
-    found = filled.filter(pc.match_substring_regex(filled, AMOUNT))
-    return str(found[0].as_py()) if 2 * len(found) > len(filled) else ""
+def find_amount(values: Iterable[str]) -> str:
+    """The first amount, if most of these values are amounts; else empty."""
+    filled = [value.strip() for value in values if value.strip()]
+    amounts = [value for value in filled if re.fullmatch(AMOUNT, value)]
+    return amounts[0] if 2 * len(amounts) > len(filled) else ""
 
 
 def is_id(values: Any, commas: bool) -> bool:
@@ -257,7 +257,7 @@ def _are_ids(values: Any) -> bool:
     """More than `MAX_LEVELS` words without spaces, all different."""
     import pyarrow.compute as pc
 
-    if not is_text(values.type) or _amount(values):
+    if not is_text(values.type):
         return False
     filled = values.filter(pc.not_equal(values, ""))  # also removes nulls
     if len(filled) <= MAX_LEVELS or pc.any(pc.match_substring_regex(filled, r"\s")).as_py():

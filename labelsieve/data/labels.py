@@ -293,7 +293,7 @@ def with_labels(data: LabelledData, file: LabelFile) -> LabelledData:
         first = next(iter(file.labels))
         raise InputError(
             f"{file.path} names none of the samples: its first id is {first!r}, that of {data.name} is {ids[0]!r}; "
-            "read the source with the --id-column that the file was written with"
+            "check that the file belongs to this source and, for a table, that it was written with the same --id-column"
         )
     if missing:
         more = f" and for {len(missing) - 1:,} more" if len(missing) > 1 else ""

@@ -128,10 +128,11 @@ def parse_source(spec: str, scheme: str, known: Sequence[str]) -> tuple[str, dic
     options = dict(parse_qsl(query.replace("+", "%2B"), keep_blank_values=True))
     unknown = ", ".join(repr(name) for name in options if name not in known)
     if unknown or not where:
-        problem = f"cannot use {unknown}, which is unknown" if unknown else "no folder given"
+        problem = f"{unknown} is not an option of this source" if unknown else "no folder given"
         form = f"{scheme}:{'NAME_OR_DIR' if scheme == 'hf' else 'DIR'}"
         more = f", with {', '.join(known)} after a ? if needed" if known else ""
-        raise InputError(f"{spec}: {problem}; write {form}{more}")
+        flags = "; splits, sizes and columns are set with --split, --size and --label-column" if unknown else ""
+        raise InputError(f"{spec}: {problem}; write {form}{more}{flags}")
     return where, options
 
 

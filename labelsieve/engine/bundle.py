@@ -25,7 +25,7 @@ from torch.nn.parameter import is_lazy
 from labelsieve.engine.parallel import ALONE, World, share_statistics
 from labelsieve.engine.rng import preserve_rng
 from labelsieve.engine.schedule import Schedule
-from labelsieve.errors import InputError, first_line
+from labelsieve.errors import InputError, class_and_line, first_line
 from labelsieve.models import kernels
 from labelsieve.models.kernels.reference import BETA_1, BETA_2, EPSILON
 from labelsieve.models.layers import BatchNorm, Stackable, stack_states, unstack_state
@@ -315,5 +315,5 @@ def _probe(network: nn.Module, shape: tuple[int, ...], name: str) -> Any:
         except Exception as error:  # a user's network can raise anything
             problem = problem or error
     assert problem is not None
-    kind = f"{type(problem).__name__}: " if not isinstance(problem, RuntimeError | ValueError) else ""
-    raise InputError(f"{name} cannot read samples of shape {list(shape)}: {kind}{first_line(problem)}") from problem
+    reason = first_line(problem) if isinstance(problem, RuntimeError | ValueError) else class_and_line(problem)
+    raise InputError(f"{name} cannot read samples of shape {list(shape)}: {reason}") from problem

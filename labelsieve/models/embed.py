@@ -24,7 +24,7 @@ import numpy as np
 
 from labelsieve.checks import import_object
 from labelsieve.data.embedding_cache import EmbeddingModel, Encoder, Rows
-from labelsieve.errors import InputError, first_line, hub_unreachable
+from labelsieve.errors import InputError, class_and_line, hub_unreachable
 from labelsieve.files import check_free, content_folders, leads_outside, open_file, read_text, regular_file
 from labelsieve.types import Kind
 
@@ -235,7 +235,7 @@ def fetch_model(name: str, to: Path | None = None) -> Path:
     except (HFValidationError, RepositoryNotFoundError):
         raise InputError(f"{name} cannot be downloaded: Hugging Face has no such model, or requires a login") from None
     except Exception as problem:
-        raise InputError(f"{name} cannot be downloaded ({type(problem).__name__}: {first_line(problem)})") from None
+        raise InputError(f"{name} cannot be downloaded ({class_and_line(problem)})") from None
     check_model(folder, name)
     return folder
 
@@ -395,4 +395,4 @@ def _one_line(failed: str) -> Iterator[None]:
     except (InputError, KeyboardInterrupt, SystemExit, MemoryError):
         raise
     except BaseException as problem:
-        raise InputError(f"{failed} ({type(problem).__name__}: {first_line(problem)})") from None
+        raise InputError(f"{failed} ({class_and_line(problem)})") from None

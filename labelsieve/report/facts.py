@@ -75,6 +75,14 @@ def sampling_errors(number: int, checked: int, size: int) -> tuple[float, float]
     return (low if number else 0.0), (high if number < checked else 0.0)
 
 
+def hits_in_rest(number: int, checked: int, size: int, left: int) -> tuple[float, float]:
+    """How many hits the `left` samples of a group without a decision have, and how much smaller this number may be.
+
+    The sample is known, so an error in the number of hits in the whole group is one in the rest.
+    """
+    return left * number / checked, size * sampling_errors(number, checked, size)[0]
+
+
 class Expected(NamedTuple):
     """An expected number of samples, such as right suggestions among those without a decision."""
 
@@ -298,10 +306,8 @@ class Facts:
             if not left:
                 continue
             if len(sample) and is_known(len(sample), len(rows)):
-                right = int(hits(sample, self.log).sum())
-                number += left * right / len(sample)
-                least += left * right / len(sample)
-                squares += (left * sampling_errors(right, len(sample), len(rows))[0]) ** 2
+                rest, error = hits_in_rest(int(hits(sample, self.log).sum()), len(sample), len(rows), left)
+                number, least, squares = number + rest, least + rest, squares + error**2
                 decisions += len(sample)
             else:
                 by_model = float(np.nansum(model[rows[self.log.state[rows] == Choice.UNDECIDED]]))

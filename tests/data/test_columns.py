@@ -58,12 +58,21 @@ def test_other_texts_among_numbers_are_missing_in_prediction_too(tmp_path: Path)
 
 
 @pytest.mark.parametrize("form", ["€{}", "{} kg", "${}.50", "{} %", "1'{}"])
-def test_a_note_explains_that_amounts_are_not_read_as_numbers(tmp_path: Path, form: str) -> None:
+@pytest.mark.parametrize("different", [7, 60, 120])
+def test_a_note_explains_that_amounts_are_not_read_as_numbers(tmp_path: Path, form: str, different: int) -> None:
+    rows = ["a,b,label", *(f"{form.format(200 + i % different)},{i % 7},{'xy'[i % 2]}" for i in range(120))]
+    _, said = load(tmp_path / "t.csv", rows)
+    left_out = different == 120 and " " not in form  # as if they were ids
+    assert ("column a is left out" if left_out else "column a is read as categories") in said
+    assert repr(form.format(200)) in said and "as numbers" in said
+
+
+@pytest.mark.parametrize(("form", "left_out"), [("#{}", True), ("{}T", True), ("K{}", True), ("K{} b", False)])
+def test_codes_with_digits_are_no_amounts(tmp_path: Path, form: str, left_out: bool) -> None:
     rows = ["a,b,label", *(f"{form.format(200 + i)},{i % 7},{'xy'[i % 2]}" for i in range(120))]
     _, said = load(tmp_path / "t.csv", rows)
-    assert "column a is read as categories" in said and form.format(200) in said
-    codes = ["a,b,label", *(f"K{200 + i} b,{i % 7},{'xy'[i % 2]}" for i in range(120))]
-    assert "is read as categories" not in load(tmp_path / "codes.csv", codes)[1]
+    assert ("column a is left out because its values are ids" in said) == left_out
+    assert "as numbers" not in said
 
 
 def test_dates_are_one_column_of_days(tmp_path: Path) -> None:
