@@ -189,6 +189,21 @@ def leads_outside(path: Path, homes: Iterable[Path]) -> bool:
     return not any(target.is_relative_to(home.resolve()) for home in homes)
 
 
+def check_entries(folder: Path, where: str, homes: tuple[Path, ...], endings: tuple[str, ...] = ("",)) -> list[Path]:
+    """Return all files and folders below a folder.
+
+    Raise InputError if a link leads to none of the `homes`, and for a pipe, a device or a broken link whose name ends
+    with one of `endings`: a library would wait for the other end of a pipe.
+    """
+    paths = sorted(folder.rglob("*"))
+    for path in paths:
+        if leads_outside(path, homes):
+            raise InputError(f"{where}: {path.name} is a link that leads outside the folder; copy the file instead")
+        if path.name.endswith(endings) and not path.is_dir() and not path.is_file():
+            raise InputError(f"{where}: {path.name} is a pipe, a device or a broken link")
+    return paths
+
+
 def first_link(root: Path) -> Path | None:
     """The first symbolic link below `root`; None if there is none."""
     for parent, folders, files in os.walk(root):
