@@ -141,6 +141,12 @@ def share_file(source: Path, target: Path) -> None:
         copy_file(source, target)
 
 
+def free_disk(path: Path) -> int:
+    """Return the free bytes on the volume of a path, which may not exist yet."""
+    existing = next(place for place in (path, *path.absolute().parents) if place.exists())
+    return shutil.disk_usage(existing).free
+
+
 def visible_names(folder: Path) -> list[str]:
     """Names in a folder, without hidden files (.DS_Store, .gitkeep); empty if the folder does not exist."""
     if not folder.is_dir():

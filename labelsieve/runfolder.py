@@ -49,7 +49,7 @@ from labelsieve.files import (
     write_json,
 )
 from labelsieve.labels_csv import LabelColumns, LabelRow, number_cell, read_labels
-from labelsieve.types import VERDICTS, LabelledData, Samples, Selection, Skipped
+from labelsieve.types import VERDICTS, LabelledData, Samples, Selection, Skipped, evenly_spaced
 
 FORMAT = 1  # increased if earlier versions cannot read the files
 LOCK, STAGED, DECISIONS = "run.lock", "staged", "decisions.csv"
@@ -390,7 +390,7 @@ def fingerprint(data: LabelledData, *, sampled: int = 256) -> str:
             digest.update(np.ascontiguousarray(whole).tobytes())
             return digest.hexdigest()[:32]
         sampled = len(data)
-    for i in np.unique(np.linspace(0, max(len(data) - 1, 0), min(sampled, len(data))).astype(int)):
+    for i in evenly_spaced(len(data), sampled):
         sample = data.x[int(i)]
         digest.update(sample.tobytes() if isinstance(sample, np.ndarray) else repr(sample).encode())
     return digest.hexdigest()[:32]

@@ -33,7 +33,7 @@ from labelsieve.errors import InputError
 from labelsieve.files import read_bytes, safe_path
 from labelsieve.labels_csv import LabelColumns, index_in
 from labelsieve.runfolder import STAGED, RunFolder, fingerprint
-from labelsieve.types import IntArray, Kind, LabelledData
+from labelsieve.types import IntArray, Kind, LabelledData, evenly_spaced
 
 
 def find_source(run: RunFolder, source: str) -> Path | None:
@@ -438,6 +438,4 @@ class DecodedPictures:
 
 def _spread(files: list[tuple[str, str, int]]) -> list[tuple[str, str, int]]:
     """At most `MAX_OPENED` files, evenly spread."""
-    if len(files) <= MAX_OPENED:
-        return files
-    return [files[i] for i in np.linspace(0, len(files) - 1, MAX_OPENED).astype(int).tolist()]
+    return [files[i] for i in evenly_spaced(len(files), MAX_OPENED).tolist()]

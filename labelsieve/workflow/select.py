@@ -18,7 +18,7 @@ from labelsieve.data.labels import NO_TRUE, LabelFile, true_codes
 from labelsieve.data.predictions import read_predictions
 from labelsieve.errors import FailedError, InputError
 from labelsieve.execute.build_trainer import TrainerOptions, build_cluster_trainer, build_trainer, device_type
-from labelsieve.files import atomic_file, open_file
+from labelsieve.files import atomic_file, free_disk, open_file
 from labelsieve.models.choose import STORED, ModelChoice, ModelKind, SampleInfo, SelectorRequest, choose_selector
 from labelsieve.progress import Note, NoteKind, Progress, format_bytes, format_duration
 from labelsieve.runfolder import RunFolder
@@ -277,7 +277,7 @@ def check_disk(folder: Path, factory: Any, *, networks: int) -> None:
     """Raise FailedError if the checkpoints and the model do not fit on the volume of the run."""
     parameters = sum(parameter.numel() for parameter in factory().parameters())
     needed = networks * parameters * BYTES_PER_WEIGHT * COPIES_OF_WEIGHTS
-    free = shutil.disk_usage(folder).free
+    free = free_disk(folder)
     if needed > free:
         raise FailedError(
             f"{folder} needs {format_bytes(needed)} for checkpoints, {format_bytes(free)} are free; make room there or "
