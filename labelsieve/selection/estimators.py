@@ -390,7 +390,7 @@ def select_and_store(selector: Selector, X: Any, y: Any, settings: INCVSettings,
     total = len(codes) * selection_passes(incv)
     with Progress(silent=not selector.verbose).trainings(trainer, total):
         selection = drive(steps, trainer)
-    warn_about_rare_classes(selection, classes, stacklevel=4)
+    warn_about_rare_classes(selection, classes)
     store_selection(selector, selection, classes, codes)
     selector.predicted_ = classes[selection.predicted]
     selector.probability_, selector.confidence_ = selection.probability, selection.confidence
@@ -421,11 +421,11 @@ def _samples_of(X: Any, rows: IntArray) -> list[Any]:
     return list(taken.toarray() if issparse(taken) else taken)
 
 
-def warn_about_rare_classes(selection: Selection, classes: NDArray[Any], *, stacklevel: int) -> None:
+def warn_about_rare_classes(selection: Selection, classes: NDArray[Any]) -> None:
     """Warn about classes whose labels could not be checked."""
     rare = classes[list(rare_classes(selection))].tolist()
     if rare:
-        warnings.warn(rare_classes_warning(rare), RareClassWarning, stacklevel=stacklevel)
+        warnings.warn(rare_classes_warning(rare), RareClassWarning, stacklevel=4)  # where `fit` is called
 
 
 def store_selection(estimator: Any, selection: Selection, classes: NDArray[Any], given: IntArray) -> None:

@@ -229,20 +229,20 @@ def bins_of(values: FloatArray, number: int) -> list[IntArray]:
     return [group for group in np.split(order, np.unique(ends)) if len(group)]
 
 
-def surest_of_each_class(scores: Scores, classes: int, share: float) -> BoolArray:
+def surest_of_each_class(scores: Scores, classes: int) -> BoolArray:
     """The most confident samples of each predicted class; all or none of equal confidence."""
     order = np.lexsort((scores.confidence, scores.predicted))
     bounds = np.searchsorted(scores.predicted[order], np.arange(classes + 1))
     least = np.full(classes, np.inf)
     for label, (start, end) in enumerate(pairwise(bounds.tolist())):
         if end > start:
-            least[label] = scores.confidence[order[end - int(np.ceil(share * (end - start)))]]
+            least[label] = scores.confidence[order[end - int(np.ceil(TRANSITION_SHARE * (end - start)))]]
     return np.asarray(scores.confidence >= least[scores.predicted])
 
 
 def count_transition(scores: Scores, given: IntArray, classes: int) -> FloatArray:
     """T-hat, c x c: the labels of the surest predictions of each class, with pseudo counts of symmetric noise."""
-    surest = surest_of_each_class(scores, classes, TRANSITION_SHARE)
+    surest = surest_of_each_class(scores, classes)
     counts = pair_counts(scores.predicted[surest], given[surest], classes)
     noise = 1 - np.trace(counts) / max(counts.sum(), 1.0)
     even = np.full((classes, classes), noise / max(classes - 1, 1))
