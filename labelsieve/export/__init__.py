@@ -7,7 +7,7 @@ when they are complete; existing ones are replaced only with `force`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -57,7 +57,6 @@ def export(
     run: str | Path | RunFolder,
     *,
     dry_run: bool = False,
-    announce: Callable[[str], None] = lambda _: None,
     **options: Any,
 ) -> Exported:
     """Write results of a run to a .csv file, a .parquet file or a folder of class folders.
@@ -70,8 +69,6 @@ def export(
         The run folder.
     dry_run : bool, default=False
         Write nothing and return the numbers.
-    announce : callable
-        Called with one sentence on the number of changed labels, before anything is written.
     **options
         The fields of `ExportSettings`, which are the options of `labelsieve export`.
 
@@ -110,8 +107,6 @@ def export(
     refusal = outcome.refusal(folder.path)
     if refusal and not dry_run:
         raise InputError(refusal)
-    if summary:
-        announce(summary)
     done = Exported(
         target, len(rows), changed, dropped, left, int(outcome.applied.sum()),
         outcome.right and outcome.right.number, outcome.right and outcome.right.least,
