@@ -37,6 +37,7 @@ from labelsieve.experiments.paper import PAPER, PEOPLE, POSTERIOR, Noise
 from labelsieve.experiments.runner import is_finished
 from labelsieve.experiments.train_cells import ExperimentContext
 from labelsieve.methods import incv_posterior
+from labelsieve.progress import Progress
 from labelsieve.selection.noise_model import scale_transition
 
 HELD_OUT, SPLIT_SEED = 10_000, 2024
@@ -136,12 +137,14 @@ def main() -> None:
     data, commit = held_out(arguments.data, people), records.commit(None)
     selections = [cell for cell in cells.values() if cell.kind == FINISH_SELECTION and not is_finished(cell, shared)]
     if selections:
-        run_cells.run_cells(selections, ExperimentContext(data, shared, commit), arguments.lockstep)
+        run_cells.run_cells(
+            selections, ExperimentContext(data, shared, commit, progress=Progress()), arguments.lockstep
+        )
     if results != shared:
         copy_selections(shared, results, arguments.ratio)
     missing = [cell for cell in cells.values() if not is_finished(cell, results)]
     if missing:
-        run_cells.run_cells(missing, ExperimentContext(data, results, commit), arguments.lockstep)
+        run_cells.run_cells(missing, ExperimentContext(data, results, commit, progress=Progress()), arguments.lockstep)
     print(table(results, arguments.network))
 
 

@@ -141,6 +141,12 @@ def share_file(source: Path, target: Path) -> None:
         copy_file(source, target)
 
 
+def free_disk(path: Path) -> int:
+    """Return the free bytes on the volume of a path, which may not exist yet."""
+    existing = next(place for place in (path, *path.absolute().parents) if place.exists())
+    return shutil.disk_usage(existing).free
+
+
 def visible_names(folder: Path) -> list[str]:
     """Names in a folder, without hidden files (.DS_Store, .gitkeep); empty if the folder does not exist."""
     if not folder.is_dir():
@@ -187,6 +193,21 @@ def leads_outside(path: Path, homes: Iterable[Path]) -> bool:
         return False
     target = Path(os.path.realpath(path))  # Path.resolve raises an error in a loop of links
     return not any(target.is_relative_to(home.resolve()) for home in homes)
+
+
+def check_entries(folder: Path, where: str, homes: tuple[Path, ...], endings: tuple[str, ...] = ("",)) -> list[Path]:
+    """Return all files and folders below a folder.
+
+    Raise InputError if a link leads to none of the `homes`, and for a pipe, a device or a broken link whose name ends
+    with one of `endings`: a library would wait for the other end of a pipe.
+    """
+    paths = sorted(folder.rglob("*"))
+    for path in paths:
+        if leads_outside(path, homes):
+            raise InputError(f"{where}: {path.name} is a link that leads outside the folder; copy the file instead")
+        if path.name.endswith(endings) and not path.is_dir() and not path.is_file():
+            raise InputError(f"{where}: {path.name} is a pipe, a device or a broken link")
+    return paths
 
 
 def first_link(root: Path) -> Path | None:

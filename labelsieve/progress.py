@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
+from importlib.util import find_spec
 from typing import IO, Any
 
 MOST_NAMES = 10  # in one note
@@ -285,7 +286,7 @@ class Progress:
     def stage(self, name: str, total: int | None = None, *, unit: str = "") -> Iterator[Stage]:
         if self.silent:
             yield Stage()
-        elif self.stream.isatty() or in_notebook():
+        elif find_spec("rich") and (self.stream.isatty() or in_notebook()):  # experiments also run without rich
             with _bar(self.stream) as bar:
                 outer, self.bar = self.bar, bar
                 try:
@@ -318,7 +319,8 @@ class Progress:
                     shown = max(0, epoch - 1)
                     stage.resume(shown)
                 if state["loss"]:
-                    stage.show(**{"loss": float(np.mean(state["loss"])), "samples/s": state["images_per_second"]})
+                    loss = float(np.mean(np.concatenate(state["loss"])))  # of all networks of all trainings
+                    stage.show(**{"loss": loss, "samples/s": state["images_per_second"]})
                 if epoch <= shown:
                     return
                 stage.advance(epoch - shown)

@@ -49,7 +49,7 @@ from labelsieve.files import (
     write_json,
 )
 from labelsieve.labels_csv import LabelColumns, LabelRow, number_cell, read_labels
-from labelsieve.types import VERDICTS, LabelledData, Samples, Selection, Skipped
+from labelsieve.types import VERDICTS, LabelledData, Samples, Selection, Skipped, evenly_spaced
 
 FORMAT = 1  # increased if earlier versions cannot read the files
 LOCK, STAGED, DECISIONS = "run.lock", "staged", "decisions.csv"
@@ -57,6 +57,7 @@ RESTORE = "restore it from a backup, or start a new run with another --out"
 StageStart = Literal["new", "resumed", "done"]
 MAX_DENSE_CLASSES = 1000  # up to here summary.json holds the whole transition matrix
 MAX_FINGERPRINT_BYTES = 2**28  # of samples that are hashed completely; takes a quarter of a second
+FINGERPRINT_SAMPLES = 256  # of larger data that are hashed
 # A resumed stage continues from numbers of an earlier process, so these versions must be the same.
 VERSIONED = ("labelsieve", "numpy", "scikit-learn", "torch")
 TEXT = str | None
@@ -371,15 +372,15 @@ class RunFolder:
         write_json(self / name, plain(content))
 
 
-def fingerprint(data: LabelledData, *, sampled: int = 256) -> str:
-    """Hash of all ids, labels and contents; of large data, the contents of `sampled` samples, evenly spread."""
+def fingerprint(data: LabelledData) -> str:
+    """Hash of all ids, labels and contents; of large data, the contents of `FINGERPRINT_SAMPLES` of them."""
     import hashlib
 
     digest = hashlib.sha256(json.dumps([str(name) for name in data.classes]).encode())
     for start in range(0, len(data), 100_000):
         digest.update("\n".join(data.ids[start : start + 100_000].tolist()).encode())
     digest.update(np.ascontiguousarray(data.y, dtype="<i8").tobytes())
-    whole = data.x
+    whole, count = data.x, FINGERPRINT_SAMPLES
     if isinstance(whole, TableX) and whole.encoding.texts:  # features of texts are not the same on all machines
         digest.update(repr(whole.texts).encode())
         whole = whole.numbers
@@ -389,8 +390,8 @@ def fingerprint(data: LabelledData, *, sampled: int = 256) -> str:
         if not whole.dtype.hasobject:
             digest.update(np.ascontiguousarray(whole).tobytes())
             return digest.hexdigest()[:32]
-        sampled = len(data)
-    for i in np.unique(np.linspace(0, max(len(data) - 1, 0), min(sampled, len(data))).astype(int)):
+        count = len(data)
+    for i in evenly_spaced(len(data), count):
         sample = data.x[int(i)]
         digest.update(sample.tobytes() if isinstance(sample, np.ndarray) else repr(sample).encode())
     return digest.hexdigest()[:32]

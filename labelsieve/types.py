@@ -46,6 +46,11 @@ def some_of(x: Any, index: IntArray) -> Any:
     return x.subset(index) if isinstance(x, Samples) else x[index]
 
 
+def evenly_spaced(count: int, most: int) -> IntArray:
+    """Return `most` of the indices 0 to `count` - 1, evenly spaced; all of them if there are no more."""
+    return np.unique(np.linspace(0, max(count - 1, 0), min(most, count)).astype(np.int64))
+
+
 class Skipped(NamedTuple):
     """A sample that is not used, and the reason, such as an unreadable file or a missing label."""
 

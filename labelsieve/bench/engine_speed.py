@@ -33,6 +33,7 @@ from labelsieve.progress import Progress, Stage
 from labelsieve.theory import symmetric
 
 BATCH = 128  # samples per network, as in the paper
+WORKERS = 8  # processes of the usual loop that read pictures
 FINISH_BATCH = 256  # samples, as incv-posterior trains pictures
 ROUNDS, TURN = 25, 1.0  # on a CPU: rounds, and seconds per loop and round (at least one step)
 
@@ -62,11 +63,11 @@ class _Pictures(torch.utils.data.Dataset[tuple[Tensor, int]]):
         return (picture - 0.47) / 0.25, int(self.y[i])
 
 
-def usual_loop(device: torch.device, *, workers: int, seconds: float, depth: int = 32) -> float:
+def usual_loop(device: torch.device, *, seconds: float, depth: int = 32) -> float:
     """Training pictures per second."""
     x, y = made_pictures(20_000)
     loader = torch.utils.data.DataLoader(
-        _Pictures(x, y), BATCH, shuffle=True, num_workers=workers, drop_last=True, pin_memory=device.type == "cuda"
+        _Pictures(x, y), BATCH, shuffle=True, num_workers=WORKERS, drop_last=True, pin_memory=device.type == "cuda"
     )
     network = ResNetCifar(depth=depth).to(device)
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, weight_decay=1e-4)
@@ -256,8 +257,8 @@ def run(
             print(f"{name:58s} {rate:10,.0f} img/s  {ratio:6.2f} x{extra}", flush=True)
 
     if cuda:
-        base = usual_loop(chosen, workers=8, seconds=seconds)
-        add("usual loop: DataLoader (8 workers), eager, fp32", base, 1)
+        base = usual_loop(chosen, seconds=seconds)
+        add(f"usual loop: DataLoader ({WORKERS} workers), eager, fp32", base, 1)
         take = plain_loop(chosen)
         take(3)
         plain = steps_per_second(take, chosen, seconds) * BATCH
@@ -268,7 +269,7 @@ def run(
             add(f"engine, {n} x ResNet-32", rate, rate / base, **found)
             torch.cuda.empty_cache()
         if networks is None:
-            deep = usual_loop(chosen, workers=8, seconds=seconds, depth=110)
+            deep = usual_loop(chosen, seconds=seconds, depth=110)
             add("usual loop, ResNet-110", deep, 1)
             found = engine(chosen, 4, seconds=seconds, depth=110)
             rate = found.pop("images_per_second")

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import io
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -29,6 +28,7 @@ from numpy.typing import NDArray
 
 from labelsieve.data.resources import peak_memory, read_bytes_of
 from labelsieve.errors import InputError
+from labelsieve.files import free_disk
 
 OURS, THEIRS = "select_clean", "cleanlab find_label_issues"
 WRITE_ROWS = 50_000  # rows of the large file that are written at once
@@ -164,7 +164,7 @@ def _table(results: list[dict[str, Any]]) -> str:
 
 
 def _require_disk(folder: Path, needed: int) -> None:
-    free = shutil.disk_usage(folder).free
+    free = free_disk(folder)
     if free < needed * 1.1:
         raise InputError(
             f"{folder.parent}: {needed / 1e9:.1f} GB needed, {free / 1e9:.1f} GB free; set TMPDIR to a larger disk"

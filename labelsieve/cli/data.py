@@ -206,7 +206,7 @@ def fetch(name: str, model: str | None = None, /, *, to: Path | None = None, com
     if model is not None or to is None:
         raise InputError(f"data fetch {name} requires --to FOLDER and does not accept the name of a model")
 
-    folder = download(to, name, say=common.progress().note)
+    folder = download(to, name, progress=common.progress())
     common.say(f"{name} is in {folder}; use it as {shlex.quote(f'{name}:{folder}')}")
     common.answer({"name": name, "to": folder, "source": f"{name}:{folder}"})
 

@@ -177,7 +177,7 @@ def reproduce(
 
     if options.seeds is None:
         options = replace(options, seeds=str(common.seed))
-    outcome = runner.reproduce(item, options, say=common.progress().note, progress=common.progress())
+    outcome = runner.reproduce(item, options, progress=common.progress())
     common.say(*outcome["files"])
     common.answer(outcome)
 

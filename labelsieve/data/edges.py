@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelsieve.data.pictures import PictureSequence
-from labelsieve.types import FloatArray
+from labelsieve.types import FloatArray, evenly_spaced
 
 DIRECTIONS = 9  # bins of 20 degrees (Dalal and Triggs)
 GRIDS, COLOUR_GRID = (8, 4), 4  # cells per side: a few hundred pictures are enough (benchmarks/few-pictures.md)
@@ -44,7 +44,7 @@ def _principal_components(
     """Return mean and principal components of the features, learned from `FULL_ROWS` pictures, evenly spread."""
     from sklearn.decomposition import PCA
 
-    chosen = np.linspace(0, len(pictures) - 1, FULL_ROWS).astype(np.int64)
+    chosen = evenly_spaced(len(pictures), FULL_ROWS)
     blocks = [_features(np.asarray(pictures[chosen[at : at + AT_ONCE]])) for at in range(0, len(chosen), AT_ONCE)]
     pca = PCA(COMPONENTS, svd_solver="randomized", random_state=0).fit(np.concatenate(blocks))
     scale = np.sqrt(pca.explained_variance_.mean())  # rows with a variance of 1 suit the default width of kernels

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -29,65 +29,76 @@ LINK = "symbolic link"
 NOT_REGULAR = "not a regular file"
 
 
+@dataclass
+class Listing:
+    """The files of a folder. Ids are paths relative to it."""
+
+    classes: dict[str, str] = field(default_factory=dict)  # of the pictures in class folders
+    flat: list[str] = field(default_factory=list)  # other pictures, of unlabelled data
+    skipped: list[Skipped] = field(default_factory=list)
+    apart: list[Skipped] = field(default_factory=list)  # pictures in no class folder, and those of other splits
+
+
 def load(root: Path, options: ReadOptions, progress: Progress) -> LabelledData:
     """Read a folder whose subfolders are the classes. Unlabelled data may also be in ROOT itself."""
-    labelled = options.needs_labels
-    found = _folders(root)
-    split = has_splits(root, found)
-    if split:
-        tops = choose_splits(found, options, str(root), progress)
-        class_folders = {name for top in tops for name in _folders(root / top)}
+    folders = _folders(root)
+    splits: list[str] | None = None
+    if has_splits(root, folders):
+        splits = choose_splits(folders, options, str(root), progress)
+        folders = [name for split in splits for name in _folders(root / split)]
     else:
         check_no_split(options, str(root))
-        tops, class_folders = [], set(found)
-    if not class_folders and labelled:
+    if not folders and options.needs_labels:
         raise InputError(
             f"no labelled samples found in {root}; the folder must contain one subfolder per class with its pictures"
         )
-    names: dict[str, str] = {}  # the class of each picture; paths relative to root are the ids
-    flat: list[str] = []
-    skipped: list[Skipped] = []
-    apart: list[Skipped] = []  # pictures in no class folder, and those of other splits
+    listing = _list(root, splits, options.needs_labels, progress)
+    classes = sorted(set(listing.classes.values()))
+    for name in sorted(set(folders).difference(classes)):
+        progress.note(f"class folder {name!r} contains no pictures and is left out")
+    links = [skip for skip in listing.skipped if skip.reason == LINK]
+    for reason, some in ((NO_CLASS, [skip for skip in listing.apart if skip.reason == NO_CLASS]), (LINK, links)):
+        if some:
+            progress.note(about_left_out(reason, [skip.id for skip in some]))
+    files = [*listing.classes, *listing.flat]
+    if not files:
+        why = f" ({listing.skipped[0].id}: {listing.skipped[0].reason})" if listing.skipped else ""
+        raise InputError(f"no samples found in {root}; its class folders contain no pictures{why}")
+    code = {name: at for at, name in enumerate(classes)}
+    y = np.array([code[name] for name in listing.classes.values()] + [-1] * len(listing.flat), dtype=np.int64)
+    data = LabelledData(
+        PictureFiles(root.absolute(), files), y, tuple(classes), unique_ids(files, where=str(root)), "pictures",
+        name=root.resolve().name, skipped=tuple(skip for skip in listing.skipped if skip.reason != LINK),
+    )  # fmt: skip
+    data = read_with_options(data, options, progress)
+    return replace(data, skipped=(*data.skipped, *links, *listing.apart))
+
+
+def _list(root: Path, splits: Sequence[str] | None, labelled: bool, progress: Progress) -> Listing:
+    """List the files of these splits; `splits` is None if the class folders are in `root` itself."""
+    listing, above = Listing(), int(splits is not None)  # number of folders above the class folders
     with progress.stage(f"listing {root.resolve().name}", unit="files") as stage:
         for id, problem in _walk(root):
             parts = id.split("/")
-            depth = len(parts) - 1 - split  # of class folders
-            if split and depth >= 0 and parts[0] not in tops:
-                apart += [Skipped(id, OTHER_SPLIT)] if problem is None else []
+            depth = len(parts) - 1 - above  # of class folders
+            if splits is not None and depth >= 0 and parts[0] not in splits:
+                listing.apart += [Skipped(id, OTHER_SPLIT)] if problem is None else []
                 continue
             if depth < labelled:  # in no class folder
                 is_picture = Path(id).suffix.lower() in EXTENSIONS | UNSUPPORTED_FORMATS
                 if is_picture and depth == 0:
-                    apart.append(Skipped(id, NO_CLASS))
+                    listing.apart.append(Skipped(id, NO_CLASS))
                 if is_picture or problem not in (LINK, FOLDER_NOT_UTF8):
                     continue  # such as a licence
             stage.advance()
             if problem is not None:
-                skipped.append(Skipped(id, problem))
+                listing.skipped.append(Skipped(id, problem))
             elif depth > 0:
-                names[id] = parts[split]
+                listing.classes[id] = parts[above]
             else:
-                flat.append(id)
-    skipped.sort(key=lambda skip: skip.reason == NOT_PICTURE)  # notes name the first: a licence says least
-    classes = sorted(set(names.values()))
-    for name in sorted(class_folders.difference(classes)):
-        progress.note(f"class folder {name!r} contains no pictures and is left out")
-    links = [skip for skip in skipped if skip.reason == LINK]
-    for reason, some in ((NO_CLASS, [skip for skip in apart if skip.reason == NO_CLASS]), (LINK, links)):
-        if some:
-            progress.note(about_left_out(reason, [skip.id for skip in some]))
-    files = [*names, *flat]
-    if not files:
-        why = f" ({skipped[0].id}: {skipped[0].reason})" if skipped else ""
-        raise InputError(f"no samples found in {root}; its class folders contain no pictures{why}")
-    code = {name: at for at, name in enumerate(classes)}
-    y = np.array([code[name] for name in names.values()] + [-1] * len(flat), dtype=np.int64)
-    data = LabelledData(
-        PictureFiles(root.absolute(), files), y, tuple(classes), unique_ids(files, where=str(root)), "pictures",
-        name=root.resolve().name, skipped=tuple(skip for skip in skipped if skip.reason != LINK),
-    )  # fmt: skip
-    data = read_with_options(data, options, progress)
-    return replace(data, skipped=(*data.skipped, *links, *apart))
+                listing.flat.append(id)
+    listing.skipped.sort(key=lambda skip: skip.reason == NOT_PICTURE)  # notes name the first: a licence says least
+    return listing
 
 
 def has_splits(root: Path, folders: Sequence[str] | None = None) -> bool:

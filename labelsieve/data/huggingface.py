@@ -23,7 +23,7 @@ from labelsieve.data.read_options import DEFAULTS, ReadOptions, check_no_split, 
 from labelsieve.data.read_pictures import read_with_options
 from labelsieve.data.table import NOT_FEATURES
 from labelsieve.errors import InputError, MissingColumnError, first_line, hub_unreachable
-from labelsieve.files import content_folders, leads_outside, open_file, read_text
+from labelsieve.files import check_entries, content_folders, open_file, read_text
 from labelsieve.progress import Progress
 from labelsieve.types import IntArray, LabelledData
 
@@ -125,13 +125,8 @@ def check_folder(folder: Path, where: str) -> None:
 
     References are links and the file names in README.md and state.json.
     """
-    paths = sorted(folder.rglob("*")) if folder.is_dir() else []
-    homes = _homes(folder)
+    paths = check_entries(folder, where, _homes(folder))
     for path in paths:
-        if leads_outside(path, homes):
-            raise InputError(f"{where}: {path.name} is a link that leads outside the folder; copy the file instead")
-        if not path.is_dir() and not path.is_file():
-            raise InputError(f"{where}: {path.name} is a pipe, a device or a broken link")
         if path.is_file() and path.name.lower().endswith(PACKED):
             raise InputError(f"{where}: {path.name} is packed: unpack it, or move it out of the folder")
     cards = [folder / name for name in CARDS if (folder / name).is_file()]

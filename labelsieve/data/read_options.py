@@ -87,20 +87,21 @@ class ReadOptions:
     @classmethod
     def of_run(cls, settings: Mapping[str, Any], **more: Any) -> ReadOptions:
         """The options that a run was started with, from its settings in `run.json`, and `more` options."""
-        root, ignored, embedded = settings.get("root"), settings.get("ignore_columns"), bool(settings.get("embed"))
-        return cls(
-            label_column=str(settings.get("label_column") or "label"),
-            text_column=settings.get("text_column"),
-            id_column=str(settings.get("id_column") or "id"),
-            ignore_columns=tuple(map(str, ignored)) if isinstance(ignored, list) else (),
-            group_column=settings.get("group_column"),
-            split=settings.get("split"),
-            header=tuple(map(str, settings.get("header") or ())),
-            root=Path(root) if root else None,
-            size=settings.get("size"),
-            embeds_pictures=lambda: embedded,
-            **more,
-        )
+        text, root, ignored = (settings.get(name) for name in ("text_column", "root", "ignore_columns"))
+        embedded = bool(settings.get("embed"))
+        options: dict[str, Any] = {
+            "label_column": str(settings.get("label_column") or "label"),
+            "text_column": str(text) if text else None,
+            "id_column": str(settings.get("id_column") or "id"),
+            "ignore_columns": tuple(map(str, ignored)) if isinstance(ignored, list) else (),
+            "group_column": settings.get("group_column"),
+            "split": settings.get("split"),
+            "header": tuple(map(str, settings.get("header") or ())),
+            "root": Path(root) if root else None,
+            "size": settings.get("size"),
+            "embeds_pictures": lambda: embedded,
+        }
+        return cls(**options | more)
 
     def words(self) -> list[str]:
         """The options of the command line that differ from the defaults, as they are typed."""

@@ -7,7 +7,6 @@ Every way gives the same pixels and the same batches (`engine/picture_stores.py`
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -35,6 +34,7 @@ from labelsieve.data.read_options import ReadOptions
 from labelsieve.data.resources import available_memory, usable_cores
 from labelsieve.data.stage import DecodeCache, StagedPictures, rows_without
 from labelsieve.errors import InputError
+from labelsieve.files import free_disk
 from labelsieve.progress import SILENT, Progress
 from labelsieve.types import IntArray, LabelledData, some_of
 
@@ -78,14 +78,7 @@ def place_pictures(
     limit = min(MEMORY_LIMIT, MEMORY_SHARE * available_memory()) if one_size else DEVICE_SHARE * available_memory()
     if need <= limit:
         return Placement.MEMORY
-    return Placement.STAGED if _has_room(folder, need) else Placement.STREAMED
-
-
-def _has_room(folder: Path | None, need: int) -> bool:
-    if folder is None:
-        return False
-    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    return shutil.disk_usage(existing).free > need
+    return Placement.STAGED if folder is not None and free_disk(folder) > need else Placement.STREAMED
 
 
 def picture_shape(x: Any) -> tuple[int, int, int] | None:

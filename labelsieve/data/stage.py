@@ -42,7 +42,7 @@ from labelsieve.data.pictures import (
 )
 from labelsieve.data.resources import usable_cores
 from labelsieve.errors import InputError
-from labelsieve.files import atomic_file, open_file, read_text, sweep, write_json, write_text
+from labelsieve.files import atomic_file, free_disk, open_file, read_text, sweep, write_json, write_text
 from labelsieve.progress import SILENT, Progress
 from labelsieve.types import IntArray
 
@@ -120,7 +120,7 @@ def write_shard(job: ShardJob) -> int:
                 shapes.append(picture.shape[:2])
                 out.write(picture.tobytes())
     except OSError as problem:
-        free = shutil.disk_usage(folder).free / 1e6
+        free = free_disk(folder) / 1e6
         needed = f"{pictures.nbytes / 1e6:.0f} MB per shard"
         raise InputError(
             f"{data}: {problem.strerror}; decoded pictures need about {needed}, {free:.0f} MB are free; make room there"

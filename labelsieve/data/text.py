@@ -81,7 +81,7 @@ class TextFeatures:
     components: NDArray[np.float32]  # [directions, hashes]
 
     @classmethod
-    def learn(cls, values: Sequence[str], *, directions: int = DIRECTIONS) -> TextFeatures:
+    def learn(cls, values: Sequence[str]) -> TextFeatures:
         from sklearn.utils.extmath import randomized_svd
 
         unspaced = sum(map(is_unspaced, values)) > UNSPACED_TEXTS * len(values)
@@ -89,7 +89,7 @@ class TextFeatures:
         seen = np.asarray((counts > 0).sum(axis=0)).ravel()
         idf = np.log((1 + len(values)) / (1 + seen)).astype(np.float32) + 1
         weighted = _weighted(counts, idf)
-        wanted = max(1, min(directions, len(values) - 1))
+        wanted = max(1, min(DIRECTIONS, len(values) - 1))
         _, _, components = randomized_svd(weighted, wanted, random_state=0)
         return cls(idf, np.asarray(components, dtype=np.float32))
 

@@ -25,7 +25,7 @@ from labelsieve.data.similar import find_similar, join_groups, stored_similar
 from labelsieve.errors import InputError
 from labelsieve.models.embed import AUTO, DEFAULT_MODELS, is_local, load_encoder
 from labelsieve.progress import SILENT, Note, NoteKind, Progress
-from labelsieve.types import Kind, LabelledData
+from labelsieve.types import Kind, LabelledData, evenly_spaced
 
 SAMPLED_SIZES = 100  # pictures whose size decides whether they are photos
 
@@ -112,7 +112,7 @@ def automatic_model(data: LabelledData, progress: Progress) -> str | None:
 def _are_photos(x: Any) -> bool:
     """Whether pictures are larger than those that small networks read."""
     if isinstance(x, EncodedPictures) and x.size is None:
-        some = x.subset(np.unique(np.linspace(0, len(x) - 1, SAMPLED_SIZES).astype(np.int64)))
+        some = x.subset(evenly_spaced(len(x), SAMPLED_SIZES))
         sizes, _ = measure(some, SILENT)
         return bool(np.median(sizes.max(axis=1)) > LARGEST_SIDE)
     shape = picture_shape(x)

@@ -43,10 +43,10 @@ class RayPool:
         *,
         device: str = "auto",
         stop: Callable[[], bool] | None = None,
-        tell: Callable[[str], None] | None = None,
+        note: Callable[[str], None] | None = None,
     ) -> None:
         self.ray = connect(executor)
-        self.stop, self.tell = stop, tell
+        self.stop, self.note = stop, note
         self.gpus = 0 if device == "cpu" else int(self.ray.cluster_resources().get("GPU", 0))
         if device.startswith("cuda") and not self.gpus:
             raise InputError(f"device {device!r} is not available: the Ray cluster has no GPU; choose --device cpu")
@@ -66,8 +66,8 @@ class RayPool:
                 done, waiting = self.ray.wait(waiting, timeout=0.5)
                 for reference in done:
                     self._get(reference)  # fail at once, not after the others
-                if done and self.tell is not None:
-                    self.tell(f"{len(references) - len(waiting)} of {len(references)} tasks are done")
+                if done and self.note is not None:
+                    self.note(f"{len(references) - len(waiting)} of {len(references)} tasks are done")
                 if waiting and self.stop is not None and self.stop():
                     raise InterruptedError("stopped; the checkpoints of the tasks are kept")
             return [self._get(reference) for reference in references]

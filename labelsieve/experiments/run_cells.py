@@ -11,7 +11,7 @@ import hashlib
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ from labelsieve.experiments.train_cells import (
 from labelsieve.files import read_text, write_text
 from labelsieve.models.choose import create_network
 from labelsieve.models.fast_cnn import WIDTHS
+from labelsieve.progress import SILENT, Progress
 from labelsieve.selection.incv import drive_together, incv_steps
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.types import IntArray, Selection
@@ -97,17 +98,18 @@ class LockstepTask:
             return True  # the node was lost after the last record
         deadline = None if self.end is None else time.monotonic() + self.end - time.time()
         context = ExperimentContext(
-            self.data, self.results, self.commit, device=self.device, deadline=deadline, checkpoint_seconds=0.0
-        )
+            self.data, self.results, self.commit, device=self.device, deadline=deadline, progress=Progress(),
+            checkpoint_seconds=0.0,
+        )  # fmt: skip
         return not context.must_stop() and run_lockstep(cells, context)
 
 
 def run_cells_on_ray(
-    cells: Sequence[Cell], task: LockstepTask, *, executor: str, lockstep: int, say: Callable[[str], None] = print
+    cells: Sequence[Cell], task: LockstepTask, *, executor: str, lockstep: int, progress: Progress = SILENT
 ) -> list[Cell]:
     """Run the cells on the cluster until the deadline. Return the unfinished ones."""
     work = task.results / ".work"
-    pool = RayPool(executor, device=task.device, tell=say)
+    pool = RayPool(executor, device=task.device, note=progress.note)
     try:
         pool.check_shared(work)
         shared = pool.share(task)
@@ -119,7 +121,8 @@ def run_cells_on_ray(
                 break  # some selections are unfinished
             groups = plan_locksteps(wave, work, networks_per_task(wave.values(), slots, lockstep))
             if groups:
-                say(f"cells: {len(wave)}, tasks: {len(groups)}, {'GPUs' if pool.gpus else 'CPU cores'}: {slots}")
+                where = "GPUs" if pool.gpus else "CPU cores"
+                progress.note(f"cells: {len(wave)}, tasks: {len(groups)}, {where}: {slots}")
             for group, finished in zip(groups, pool.map(shared, groups), strict=True):
                 if finished:
                     shutil.rmtree(lockstep_folder(group, work), ignore_errors=True)
@@ -157,14 +160,15 @@ def select_cells(cells: list[Cell], context: ExperimentContext, folder: Path) ->
     Raises OutOfTime; the scores of finished trainings are stored in `folder`.
     """
     trainer = build_trainer(cells[0], context, folder / "engine")
-    trainer.on_epoch = context.epoch_reporter(f"INCV, {len(cells)} cells, first {cells[0].id}")
     given = [context.data.given(cell) for cell in cells]
     steps = [
         incv_steps(labels, context.data.classes, settings=incv_settings(cell), seed=cell.seed, name=cell.name)
         for cell, labels in zip(cells, given, strict=True)
     ]
     with Stopwatch(folder) as watch:
-        selections = drive_together(steps, StoredAnswers(trainer, folder / "answers", folder / "engine"))
+        selections = drive_together(
+            steps, StoredAnswers(trainer, folder / "answers", folder / "engine", context.progress)
+        )
     for cell, labels, selection in zip(cells, given, selections, strict=True):
         arrays, results = _evaluate(cell, context, labels, selection)
         settings = dict(vars(incv_settings(cell)))

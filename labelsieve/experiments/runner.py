@@ -12,7 +12,7 @@ import argparse
 import importlib.util
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -38,16 +38,11 @@ ON_CIFAR10 = tuple(name for name, item in PAPER_ITEMS.items() if item.scales is 
 ALL = "all"  # every item of the paper on CIFAR-10
 DEFAULT_RESULTS = {"paper": Path("results"), "smoke": Path("runs/reproduce-smoke")}
 
-Say = Callable[[str], None]
-
 
 def reproduce(
-    item: str, options: ReproduceOptions = ReproduceOptions(), *, say: Say = print, progress: Progress = SILENT
+    item: str, options: ReproduceOptions = ReproduceOptions(), *, progress: Progress = SILENT
 ) -> dict[str, Any]:
-    """Run the missing cells of an item, or of `all`, and draw it. Return the number of cells and the files.
-
-    `say` receives messages about cells, `progress` the reading of picture files.
-    """
+    """Run the missing cells of an item, or of `all`, and draw it. Return the number of cells and the files."""
     request = check_options(item, options)
     deadline = None if options.budget is None else time.monotonic() + options.budget
     results = options.results or DEFAULT_RESULTS[options.scale]
@@ -58,25 +53,21 @@ def reproduce(
         missing = [cell for cell in cells if not is_finished(cell, results)]
         check_scale(results, scale)
         if cells:
-            say(f"{chosen.name}: {len(cells)} cell{'s' * (len(cells) > 1)}, {len(cells) - len(missing)} finished")
+            count = f"{len(cells)} cell{'s' * (len(cells) > 1)}"
+            progress.note(f"{chosen.name}: {count}, {len(cells) - len(missing)} finished")
         if missing and (deadline is None or time.monotonic() < deadline):
-            missing = _run(missing, scale, replace(options, results=results), deadline, say, progress)
-        files += [str(path) for path in draw_item(chosen, results, scale, say=say)] if options.draw else []
+            missing = _run(missing, scale, replace(options, results=results), deadline, progress)
+        files += [str(path) for path in draw_item(chosen, results, scale, progress)] if options.draw else []
         if missing:
             count = f"{len(missing)} cell{'s' * (len(missing) > 1)}"
-            say(f"{chosen.name}: stopped with {count} left; run the same command to continue")
+            progress.note(f"{chosen.name}: stopped with {count} left; run the same command to continue")
         wanted += len(cells)
         left += [cell.id for cell in missing]
     return {"item": item, "cells": wanted, "finished": wanted - len(left), "left": left, "files": files}
 
 
 def _run(
-    cells: list[Cell],
-    scale: Scale,
-    options: ReproduceOptions,
-    deadline: float | None,
-    say: Say,
-    progress: Progress,
+    cells: list[Cell], scale: Scale, options: ReproduceOptions, deadline: float | None, progress: Progress
 ) -> list[Cell]:
     """Run cells here or on a Ray cluster. Return the unfinished ones."""
     commit, lockstep = records.commit(options.commit), min(options.lockstep, scale.max_lockstep)
@@ -86,18 +77,16 @@ def _run(
         results, folder = results.absolute(), None if folder is None else Path(folder).absolute()
     data = open_data(scale, folder, results / ".work", progress)
     if missing := data.missing():
-        say(missing)
+        progress.note(missing)
     if is_ray(options.executor):
         end = None if deadline is None else time.time() + deadline - time.monotonic()
         task = LockstepTask(data, results, commit, options.device, end)
-        return run_cells_on_ray(cells, task, executor=options.executor, lockstep=lockstep, say=say)
-    context = ExperimentContext(
-        data, results, commit, device=options.device, deadline=deadline, say=say, progress=progress
-    )
+        return run_cells_on_ray(cells, task, executor=options.executor, lockstep=lockstep, progress=progress)
+    context = ExperimentContext(data, results, commit, device=options.device, deadline=deadline, progress=progress)
     with stopping.safe_points():
         left = run_cells(cells, context, lockstep)
         if stopping.requested():
-            say(f"stopped with {len(left)} left; run the same command to continue")
+            progress.note(f"stopped with {len(left)} left; run the same command to continue")
             raise stopping.reason()
     return left
 
@@ -165,7 +154,7 @@ def _check_used(problems: Problems, request: SweepRequest, cells: Sequence[Cell]
 # ---------------------------------------------------------------- drawing
 
 
-def draw_item(item: Item, results: Path, scale: Scale, *, say: Say = print) -> list[Path]:
+def draw_item(item: Item, results: Path, scale: Scale, progress: Progress) -> list[Path]:
     """Write the item's table, and its figure if matplotlib is installed, from the records."""
     found = records.read_all(results, item.kind, scale=scale.name) if item.kind else []
     table = results / "tables" / f"{item.name}.md"
@@ -173,7 +162,7 @@ def draw_item(item: Item, results: Path, scale: Scale, *, say: Say = print) -> l
     files = [table]
     if item.figure is not None and (found or not item.kind):
         if importlib.util.find_spec("matplotlib") is None:
-            say("matplotlib is not installed: the figure is not drawn")
+            progress.note("matplotlib is not installed: the figure is not drawn")
         else:
             path = results / "figures" / f"{item.name}.svg"
             item.figure(found, scale, results, path)
@@ -210,7 +199,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if item == "list":
             print("\n".join(f"{name:26}{title}" for name, title in list_items()))
             return 0
-        reproduce(item, ReproduceOptions(**values), say=lambda line: print(line, flush=True))
+        reproduce(item, ReproduceOptions(**values), progress=Progress(stream=sys.stdout))
         return 0
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,7 +35,6 @@ from labelsieve.types import CANDIDATE, SELECTED, IntArray, Scores
 Arrays = dict[str, NDArray[Any]]
 Results = dict[str, Any]
 CHECKPOINT_SECONDS = 120.0  # training time that a kill can cost
-PROGRESS_SECONDS = 15.0  # between two lines of progress
 RANKS = 5  # table 2 has the top-1 and the top-5 accuracy
 JUDGED_ARRAYS = ("suspicion", "probability", "confidence")  # of a selection, for the judgement after the training
 
@@ -49,8 +48,7 @@ class ExperimentContext:
     commit: str
     device: str = "auto"
     deadline: float | None = None
-    say: Callable[[str], None] = print
-    progress: Progress = SILENT  # of reading picture files; trainings report through `say`
+    progress: Progress = SILENT
     checkpoint_seconds: float = CHECKPOINT_SECONDS  # minimum time between two checkpoints; 0 stores every epoch
     source: str = field(default_factory=records.source_digest)
 
@@ -81,19 +79,6 @@ class ExperimentContext:
     def must_stop(self) -> bool:
         """Whether the deadline has passed or the user asked to stop. Started cells are stored and continue later."""
         return stopping.requested() or (self.deadline is not None and time.monotonic() > self.deadline)
-
-    def epoch_reporter(self, title: str) -> Callable[[dict[str, Any]], None]:
-        """Return a callback that reports the state of a training every few seconds."""
-        last = time.monotonic()
-
-        def report(state: dict[str, Any]) -> None:
-            nonlocal last
-            if time.monotonic() - last >= PROGRESS_SECONDS:
-                last = time.monotonic()
-                rate, elapsed = state["images_per_second"], state["elapsed"]
-                self.say(f"{title}: epoch {state['epoch']}/{state['epochs']}, {rate:,.0f} pictures/s, {elapsed:.0f} s")
-
-        return report
 
 
 class Stopwatch:
@@ -200,7 +185,8 @@ def train_cells(cells: list[Cell], context: ExperimentContext, folder: Path) -> 
     methods = [by_settings.setdefault((cell.method, cell.settings), build_method(cell)) for cell in cells]
     schedule, factory = build_schedule(first), create_network(first.network, context.store.shape, data.classes)
     plans = [build_plan(cell, context) for cell in cells]
-    with Stopwatch(folder) as watch:
+    title = f"{len(cells)} cells, first {first.id}"
+    with Stopwatch(folder) as watch, context.progress.epochs(title, first.epochs) as on_epoch:
         trained = train(
             context.store,
             factory,
@@ -213,7 +199,7 @@ def train_cells(cells: list[Cell], context: ExperimentContext, folder: Path) -> 
             checkpoint=folder / "engine",
             checkpoint_seconds=context.checkpoint_seconds,
             stop=context.must_stop,
-            progress=context.epoch_reporter(f"{len(cells)} cells, first {first.id}"),
+            progress=on_epoch,
             classes=data.classes,
         )
     pictures_seen = np.array(
@@ -351,5 +337,5 @@ def save_record(
         **outcome,
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    context.say(f"finished {cell.id}: {evaluate.headline(outcome['results'])}")
+    context.progress.note(f"finished {cell.id}: {evaluate.headline(outcome['results'])}")
     records.save(context.results, record, arrays)

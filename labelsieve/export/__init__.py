@@ -7,7 +7,7 @@ when they are complete; existing ones are replaced only with `force`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -57,7 +57,6 @@ def export(
     run: str | Path | RunFolder,
     *,
     dry_run: bool = False,
-    announce: Callable[[str], None] = lambda _: None,
     **options: Any,
 ) -> Exported:
     """Write results of a run to a .csv file, a .parquet file or a folder of class folders.
@@ -70,8 +69,6 @@ def export(
         The run folder.
     dry_run : bool, default=False
         Write nothing and return the numbers.
-    announce : callable
-        Called with one sentence on the number of changed labels, before anything is written.
     **options
         The fields of `ExportSettings`, which are the options of `labelsieve export`.
 
@@ -110,8 +107,6 @@ def export(
     refusal = outcome.refusal(folder.path)
     if refusal and not dry_run:
         raise InputError(refusal)
-    if summary:
-        announce(summary)
     done = Exported(
         target, len(rows), changed, dropped, left, int(outcome.applied.sum()),
         outcome.right and outcome.right.number, outcome.right and outcome.right.least,
@@ -123,31 +118,10 @@ def export(
     if what == "selected" and (by_hand := int(np.sum(columns.verdict[rows] != SELECTED))):
         notes.append(f"{by_hand:,} of them because of a decision or a suggestion")
     if kind == "folder":
-        labels = columns.label if what == "suspects" else outcome.label
-        samples = open_samples(folder, columns, state)
-        depth = 0 if source is None or not source.is_dir() else 2 if has_splits(source) else 1
-        files = FolderExport(samples, columns, rows, labels, depth, settings.link, settings.raw)
-        files.status = outcome.status if what == "cleaned" else None
-        files.write(target, force=settings.force)
-        if what == "cleaned" and (skipped := len(folder.read_skipped())):
-            notes.append(f"without the files that the run skipped (skipped.csv): {skipped:,}")
-        notes += _about_names(files, target)
+        notes += _write_folder(target, facts, outcome, rows, settings, state)
     else:
-        table = _table(what, facts, outcome, rows, typed=kind == "parquet")
-        if more := table.num_rows - len(rows):
-            stay = counted(
-                more, "row that the run skipped stays as it was", "rows that the run skipped stay as they were"
-            )
-            notes.append(f"{stay} (skipped.csv)")
-        if kind == "parquet":
-            import pyarrow.parquet as pq
-
-            with atomic_path(target) as partial:
-                pq.write_table(table, partial)
-        else:
-            apostrophes = write_table(target, table, raw=settings.raw, style=_style(source, target, what))
-        if STATUS_COLUMN in table.column_names and what == "cleaned":
-            notes.append(f"the column {STATUS_COLUMN} marks {STATUS_MEANING}")
+        more, apostrophes = _write_file(target, facts, outcome, rows, settings)
+        notes += more
     if state.status is SourceStatus.GROWN:
         notes.append(state.explanation)
     if apostrophes:
@@ -167,6 +141,44 @@ def _rows(what: What, facts: Facts, outcome: Outcome) -> IntArray:
     if what == "suspects":
         return columns.ranked(np.flatnonzero(columns.suspect()))
     return np.flatnonzero(state != Choice.UNDECIDED)
+
+
+def _write_folder(
+    target: Path, facts: Facts, outcome: Outcome, rows: IntArray, settings: ExportSettings, state: SourceState
+) -> list[str]:
+    """Write class folders. Return notes on them."""
+    what, source, columns, notes = settings.what, facts.source.path, facts.columns, []
+    labels = columns.label if what == "suspects" else outcome.label
+    samples = open_samples(facts.run, columns, state)
+    depth = 0 if source is None or not source.is_dir() else 2 if has_splits(source) else 1
+    files = FolderExport(samples, columns, rows, labels, depth, settings.link, settings.raw)
+    files.status = outcome.status if what == "cleaned" else None
+    files.write(target, force=settings.force)
+    if what == "cleaned" and (skipped := len(facts.run.read_skipped())):
+        notes.append(f"without the files that the run skipped (skipped.csv): {skipped:,}")
+    return notes + _about_names(files, target)
+
+
+def _write_file(
+    target: Path, facts: Facts, outcome: Outcome, rows: IntArray, settings: ExportSettings
+) -> tuple[list[str], int]:
+    """Write a table. Return notes on it, and the number of cells that got an apostrophe."""
+    what, notes, apostrophes = settings.what, [], 0
+    parquet = target.suffix.lower() in PARQUET
+    table = _table(what, facts, outcome, rows, typed=parquet)
+    if more := table.num_rows - len(rows):
+        stay = counted(more, "row that the run skipped stays as it was", "rows that the run skipped stay as they were")
+        notes.append(f"{stay} (skipped.csv)")
+    if parquet:
+        import pyarrow.parquet as pq
+
+        with atomic_path(target) as partial:
+            pq.write_table(table, partial)
+    else:
+        apostrophes = write_table(target, table, raw=settings.raw, style=_style(facts.source.path, target, what))
+    if STATUS_COLUMN in table.column_names and what == "cleaned":
+        notes.append(f"the column {STATUS_COLUMN} marks {STATUS_MEANING}")
+    return notes, apostrophes
 
 
 def _table(what: What, facts: Facts, outcome: Outcome, rows: IntArray, *, typed: bool) -> Any:

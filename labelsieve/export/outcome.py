@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from labelsieve.decisions import Choice
 from labelsieve.errors import InputError, Problems
 from labelsieve.progress import counted
-from labelsieve.report.facts import DEFAULT_CONFIDENCE, SAMPLE_SIZE, WHY_UNKNOWN, Expected, Facts
+from labelsieve.report.facts import DEFAULT_CONFIDENCE, SAMPLE_SIZE, Expected, Facts
+from labelsieve.selection.noise_model import WHY_UNKNOWN
 from labelsieve.types import SELECTED, BoolArray
 
 # Suggestions are refused if, by the low end of the noise estimate, fewer than this share of them is right. In
@@ -179,5 +180,5 @@ def resolve_labels(facts: Facts, settings: ExportSettings) -> Outcome:
         wrong = facts.expected_wrong(dropping)
     stays = (state != Choice.DROP) & ~dropped
     undecided, conflict = pending & ~applied & ~dropped, state == Choice.CONFLICT
-    reason = WHY_UNKNOWN[why] if why is not None else ""
+    reason = WHY_UNKNOWN[why].reason if why is not None else ""
     return Outcome(label, stays, undecided, applied, dropped, conflict, right, wrong, reason)

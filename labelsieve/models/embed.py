@@ -25,7 +25,7 @@ import numpy as np
 from labelsieve.checks import import_object
 from labelsieve.data.embedding_cache import EmbeddingModel, Encoder, Rows
 from labelsieve.errors import InputError, class_and_line, hub_unreachable
-from labelsieve.files import check_free, content_folders, leads_outside, open_file, read_text, regular_file
+from labelsieve.files import check_entries, check_free, content_folders, open_file, read_text, regular_file
 from labelsieve.types import Kind
 
 AUTO, NO_EMBEDDING = "auto", "none"
@@ -244,14 +244,7 @@ def check_model(folder: Path, where: str) -> list[str]:
     """Return the names of the weights. Raise InputError for code, pickles, special files and damaged weights."""
     from safetensors import SafetensorError, safe_open
 
-    entries = sorted(folder.rglob("*"))
-    for path in entries:
-        if leads_outside(path, content_folders(folder)):
-            raise InputError(f"{where}: {path.name} is a link that leads outside the folder; copy the file instead")
-    files = [path for path in entries if not path.is_dir()]
-    for file in files:
-        if file.suffix in DESCRIPTIONS and not file.is_file():  # a library would wait for the other end of a pipe
-            raise InputError(f"{where}: {file.name} is a pipe, a device or a broken link")
+    files = [path for path in check_entries(folder, where, content_folders(folder), DESCRIPTIONS) if not path.is_dir()]
     for file in (file for file in files if file.suffix == ".json"):
         content = _description(file, where)
         if _names_code(content):

@@ -187,12 +187,6 @@ def _proportional(share: float, most: float, model: NoiseEstimate | None) -> tup
 # A report explains why there are more suspects than wrong labels if both limits are exceeded.
 MANY_SUSPECTS_FACTOR, MANY_SUSPECTS_SHARE = 1.5, 0.02
 
-WHY_UNKNOWN = {
-    WhyUnknown.RANDOM: "the labels cannot be distinguished from random ones",
-    WhyUnknown.LEAK: "one column predicts the labels by itself",
-    WhyUnknown.OUTCOME: "the labels look like outcomes",
-}
-
 
 @dataclass(frozen=True)
 class Facts:

@@ -15,7 +15,7 @@ from labelsieve.data.source import TABLES, is_path
 from labelsieve.decisions import Choice
 from labelsieve.labels_csv import Duplicates, most_confused
 from labelsieve.progress import counted
-from labelsieve.report.facts import DEFAULT_CONFIDENCE, SAMPLE_SIZE, WHY_UNKNOWN, Facts, number
+from labelsieve.report.facts import DEFAULT_CONFIDENCE, SAMPLE_SIZE, Facts, number
 from labelsieve.report.html import (
     Markup,
     breakable,
@@ -31,6 +31,7 @@ from labelsieve.report.html import (
 from labelsieve.report.samples import MAX_TINY_SIDE, Missing, Picture, Row, Sample, Samples, Text
 from labelsieve.report.source_state import SourceState
 from labelsieve.runfolder import NoteTopic, notes_besides
+from labelsieve.selection.noise_model import WHY_UNKNOWN
 from labelsieve.types import VERDICTS, FloatArray, WhyUnknown
 
 MAX_CLASSES = 25  # classes of the matrix: more names cannot be read
@@ -86,7 +87,7 @@ def _scrolling(content: Markup, label: str) -> Markup:
 def headline(facts: Facts) -> str:
     found, total, ratio = len(facts.suspects), len(facts.columns), facts.noise_ratio
     if facts.why_unknown is not None:
-        return f"The share of wrong labels is unknown: {WHY_UNKNOWN[facts.why_unknown]}."
+        return f"The share of wrong labels is unknown: {WHY_UNKNOWN[facts.why_unknown].reason}."
     if ratio is None:
         return f"{counted(found, 'label')} of {total:,} may be wrong." if found else "No label looks wrong."
     if (checked := facts.checked_noise) is not None and not checked.unchecked:
@@ -154,7 +155,7 @@ def figures(facts: Facts) -> Markup:
     details = []
     if facts.why_unknown:
         ratio = None
-        details.append(WHY_UNKNOWN[facts.why_unknown])
+        details.append(WHY_UNKNOWN[facts.why_unknown].reason)
     elif noise is not None and number(noise.low) is not None and number(noise.high) is not None:
         details.append(f"95\u202f% interval: {percent(noise.low)} to {percent(noise.high)}")
     if (checked := facts.checked_noise) is not None:
@@ -269,7 +270,7 @@ def confusion(facts: Facts) -> Markup:
     right: list[object] = []
     if facts.why_unknown:
         matrix = None
-        parts.append(el("p", f"There is no matrix, because {WHY_UNKNOWN[facts.why_unknown]}."))
+        parts.append(el("p", f"There is no matrix, because {WHY_UNKNOWN[facts.why_unknown].reason}."))
         if facts.why_unknown is WhyUnknown.RANDOM:  # then the pairs are random as well
             return section("mistakes", title, *parts)
     if matrix is not None and len(matrix) > 1:

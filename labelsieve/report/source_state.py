@@ -33,7 +33,7 @@ from labelsieve.errors import InputError
 from labelsieve.files import read_bytes, safe_path
 from labelsieve.labels_csv import LabelColumns, index_in
 from labelsieve.runfolder import STAGED, RunFolder, fingerprint
-from labelsieve.types import IntArray, Kind, LabelledData
+from labelsieve.types import IntArray, Kind, LabelledData, evenly_spaced
 
 
 def find_source(run: RunFolder, source: str) -> Path | None:
@@ -79,7 +79,7 @@ class RunSource:
     def table(self, *, typed: bool = False) -> SourceTable:
         """The file of a table; see `SourceTable.read`."""
         assert self.path is not None
-        return SourceTable.read(self.path, self.settings, typed=typed)
+        return SourceTable.read(self.path, ReadOptions.of_run(self.settings), typed=typed)
 
     def load(self, **options: Any) -> LabelledData:
         """Read the samples as the run did, with other `ReadOptions`. Nothing is written."""
@@ -120,12 +120,12 @@ class SourceTable:
     original_names: tuple[str, ...] = ()
 
     @classmethod
-    def read(cls, path: Path, settings: Mapping[str, Any], *, typed: bool = False) -> SourceTable:
+    def read(cls, path: Path, options: ReadOptions, *, typed: bool = False) -> SourceTable:
         """Read the table. With `typed`, columns of numbers become numbers; else every cell is text."""
-        label, text, id = (str(settings.get(f"{name}_column") or name).strip() for name in ("label", "text", "id"))
-        header = tuple(map(str, settings.get("header") or ()))
-        file = TableFile.read(path, (label, text, id), header=header, as_text=not typed)
-        root = Path(settings["root"]) if settings.get("root") else path.parent
+        named = (options.label_column, options.text_column or "text", options.id_column)
+        label, text, id = (name.strip() for name in named)
+        file = TableFile.read(path, (label, text, id), header=options.header, as_text=not typed)
+        root = options.root or path.parent
         return cls(path, file.table, in_any_case(label, file.names), root, text, id, file.original_names)
 
     @property
@@ -438,6 +438,4 @@ class DecodedPictures:
 
 def _spread(files: list[tuple[str, str, int]]) -> list[tuple[str, str, int]]:
     """At most `MAX_OPENED` files, evenly spread."""
-    if len(files) <= MAX_OPENED:
-        return files
-    return [files[i] for i in np.linspace(0, len(files) - 1, MAX_OPENED).astype(int).tolist()]
+    return [files[i] for i in evenly_spaced(len(files), MAX_OPENED).tolist()]

@@ -23,6 +23,7 @@ from starlette.routing import Route
 
 from labelsieve.decisions import ConflictError
 from labelsieve.errors import InputError
+from labelsieve.files import SpecialFileError
 from labelsieve.report.facts import DEFAULT_CONFIDENCE, Group
 from labelsieve.report.samples import Missing, Picture
 from labelsieve.review.review_session import MAX_ITEMS, Filter, ReviewSession
@@ -127,117 +128,139 @@ class BadRequestError(Exception):
 
 
 def make_app(session: ReviewSession, *, hosts: Iterable[str], token: str) -> App:
-    static = files("labelsieve.review").joinpath("static")
-    slow_requests = asyncio.Semaphore(MAX_SLOW_REQUESTS)
-
-    def page(request: Request) -> Response:
-        # The token has URL-safe characters only, so it cannot break out of the attributes of the page.
-        html = static.joinpath("page.html").read_text(encoding="utf-8").replace("TOKEN", token)
-        return Response(html, media_type="text/html")
-
-    def page_file(request: Request) -> Response:
-        name = request.path_params["name"]
-        if name not in PAGE_FILES:
-            return _json({"error": "there is no such file"}, 404)
-        return Response(static.joinpath(name).read_bytes(), media_type=PAGE_FILES[name])
-
-    def picture(request: Request) -> Response:
-        row = _whole(request.path_params, "row", -1)
-        sample = session.picture(row, large=request.query_params.get("size") == "large")
-        if isinstance(sample, Picture):
-            headers = {"cache-control": "private, max-age=3600"}
-            return Response(sample.data, media_type=sample.media, headers=headers)
-        reason = sample.reason if isinstance(sample, Missing) else "this sample is not a picture"
-        return _json({"error": reason}, 404)
-
-    def items(query: Any) -> Answer:
-        return session.items(_filter(query), _whole(query, "at", 0), _whole(query, "count", 8), _reviewer(query))
-
-    def next_open(query: Any) -> Answer:
-        return {"at": session.next_open(_filter(query), _whole(query, "from", 0), _whole(query, "step", 1))}
-
-    def position(query: Any) -> Answer:
-        return {"at": session.position(_filter(query), _whole(query, "row", -1))}
-
-    # A request is read completely before anything is saved.
-
-    def decide(sent: Answer) -> Answer:
-        label = None if sent.get("label") is None else _int(sent, "label")
-        listed = sent.get("samples")
-        if not isinstance(listed, list) or not 0 < len(listed) <= MAX_ITEMS:
-            raise BadRequestError(f"samples must be a list of 1 to {MAX_ITEMS} objects")
-        samples = [(_int(_object(one), "row"), _int(_object(one), "version")) for one in listed]
-        return session.decide(samples, str(sent.get("decision")), label, window=_window(sent), reviewer=_reviewer(sent))
-
-    def accept(sent: Answer) -> Answer:
-        return session.accept_above(_share(sent, "confidence"), window=_window(sent), reviewer=_reviewer(sent))
-
-    async def respond(answer: Callable[[], Response]) -> Response:
-        """Run in a thread, so that a slow disk does not block other requests. Errors become answers."""
-        try:
-            return await run_in_threadpool(answer)
-        except (BadRequestError, InputError) as problem:
-            return _json({"error": str(problem)}, 400)
-        except ConflictError as problem:
-            return _json(
-                {"error": str(problem), "row": problem.row, **session.decision(problem.row, problem.reviewer)}, 409
-            )
-        except OSError as problem:
-            return _json({"error": f"not saved: {problem.strerror or 'the disk refused'}"}, 507)
-
-    def get(path: str, answer: Callable[[Request], Response]) -> Route:
-        async def endpoint(request: Request) -> Response:
-            return await respond(lambda: answer(request))
-
-        return Route(path, endpoint, methods=["GET"])
-
-    def get_json(path: str, answer: Callable[[Any], Answer]) -> Route:
-        return get(path, lambda request: _json(answer(request.query_params)))
-
-    def get_slow(path: str, answer: Callable[[int], Answer]) -> Route:
-        async def endpoint(request: Request) -> Response:
-            async with slow_requests:
-                if await request.is_disconnected():  # the page shows another sample by now
-                    return Response(status_code=204)
-                return await respond(lambda: _json(answer(_whole(request.path_params, "row", -1))))
-
-        return Route(path, endpoint, methods=["GET"])
-
-    def post(path: str, work: Callable[[Answer], Answer]) -> Route:
-        def answer(sent: Answer) -> Response:
-            wanted = _filter(_object(sent.get("filter", {})))
-            return _json(work(sent) | session.progress(wanted))
-
-        async def endpoint(request: Request) -> Response:
-            try:
-                sent = json.loads(await request.body())
-                json.dumps(sent, ensure_ascii=False).encode()  # half of a surrogate pair is valid JSON, but not text
-            except (ValueError, RecursionError, ClientDisconnect):
-                return _json({"error": "expected a JSON object of at most a megabyte"}, 400)
-            if not isinstance(sent, dict):
-                return _json({"error": "expected a JSON object"}, 400)
-            return await respond(lambda: answer(sent))
-
-        return Route(path, endpoint, methods=["POST"])
-
+    """Return the review page of a session. A slow disk blocks no request: what is not `async` runs in threads."""
     routes = [
-        get("/", page),
-        get("/page/{name}", page_file),
-        get("/favicon.ico", lambda request: Response(status_code=204)),
-        get("/api/picture/{row}", picture),
-        get_json("/api/start", lambda query: session.start()),
-        get_json("/api/items", items),
-        get_json("/api/next", next_open),
-        get_json("/api/where", position),
-        get_json("/api/matrix", lambda query: session.matrix()),
-        get_json("/api/check", lambda query: session.check(_share(query, "confidence"))),
-        get_slow("/api/neighbours/{row}", session.neighbours),
+        Route("/", page),
+        Route("/page/{name}", page_file),
+        Route("/favicon.ico", lambda request: Response(status_code=204)),
+        Route("/api/picture/{row}", picture),
+        Route("/api/neighbours/{row}", neighbours),
+        get("/api/start", lambda session, query: session.start()),
+        get("/api/items", items),
+        get("/api/next", next_open),
+        get("/api/where", position),
+        get("/api/matrix", lambda session, query: session.matrix()),
+        get("/api/check", lambda session, query: session.check(_share(query, "confidence"))),
         post("/api/decide", decide),
         post("/api/accept", accept),
-        post("/api/undo", lambda sent: session.undo(_window(sent), _reviewer(sent))),
-        post("/api/redo", lambda sent: session.redo(_window(sent), _reviewer(sent))),
+        post("/api/undo", lambda session, sent: session.undo(_window(sent), _reviewer(sent))),
+        post("/api/redo", lambda session, sent: session.redo(_window(sent), _reviewer(sent))),
     ]
-    return Guard(Starlette(routes=routes), hosts=hosts, token=token)
+    app = Starlette(routes=routes, exception_handlers=ERROR_ANSWERS)
+    app.state.session, app.state.token = session, token
+    app.state.slow_requests = asyncio.Semaphore(MAX_SLOW_REQUESTS)
+    return Guard(app, hosts=hosts, token=token)
+
+
+def get(path: str, answer: Callable[[ReviewSession, Any], Answer]) -> Route:
+    """Return the route of a GET request: `answer` receives the session and the query."""
+
+    def endpoint(request: Request) -> Response:
+        return _json(answer(request.app.state.session, request.query_params))
+
+    return Route(path, endpoint)
+
+
+def post(path: str, work: Callable[[ReviewSession, Answer], Answer]) -> Route:
+    """Return the route of a POST request, which is read completely before `work` saves anything."""
+
+    def answer(session: ReviewSession, sent: Answer) -> Response:
+        wanted = _filter(_object(sent.get("filter", {})))
+        return _json(work(session, sent) | session.progress(wanted))
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            sent = json.loads(await request.body())
+            json.dumps(sent, ensure_ascii=False).encode()  # half of a surrogate pair is valid JSON, but not text
+        except (ValueError, RecursionError, ClientDisconnect):
+            return _json({"error": "expected a JSON object of at most a megabyte"}, 400)
+        if not isinstance(sent, dict):
+            return _json({"error": "expected a JSON object"}, 400)
+        return await run_in_threadpool(answer, request.app.state.session, sent)
+
+    return Route(path, endpoint, methods=["POST"])
+
+
+# ---------------------------------------------------------------- answers
+
+
+def page(request: Request) -> Response:
+    static = files("labelsieve.review").joinpath("static")
+    # The token has URL-safe characters only, so it cannot break out of the attributes of the page.
+    html = static.joinpath("page.html").read_text(encoding="utf-8").replace("TOKEN", request.app.state.token)
+    return Response(html, media_type="text/html")
+
+
+def page_file(request: Request) -> Response:
+    static, name = files("labelsieve.review").joinpath("static"), request.path_params["name"]
+    if name not in PAGE_FILES:
+        return _json({"error": "there is no such file"}, 404)
+    return Response(static.joinpath(name).read_bytes(), media_type=PAGE_FILES[name])
+
+
+def picture(request: Request) -> Response:
+    row, large = _whole(request.path_params, "row", -1), request.query_params.get("size") == "large"
+    sample = request.app.state.session.picture(row, large=large)
+    if isinstance(sample, Picture):
+        headers = {"cache-control": "private, max-age=3600"}
+        return Response(sample.data, media_type=sample.media, headers=headers)
+    reason = sample.reason if isinstance(sample, Missing) else "this sample is not a picture"
+    return _json({"error": reason}, 404)
+
+
+async def neighbours(request: Request) -> Response:
+    async with request.app.state.slow_requests:
+        if await request.is_disconnected():  # the page shows another sample by now
+            return Response(status_code=204)
+        row = _whole(request.path_params, "row", -1)
+        return _json(await run_in_threadpool(request.app.state.session.neighbours, row))
+
+
+def items(session: ReviewSession, query: Any) -> Answer:
+    return session.items(_filter(query), _whole(query, "at", 0), _whole(query, "count", 8), _reviewer(query))
+
+
+def next_open(session: ReviewSession, query: Any) -> Answer:
+    return {"at": session.next_open(_filter(query), _whole(query, "from", 0), _whole(query, "step", 1))}
+
+
+def position(session: ReviewSession, query: Any) -> Answer:
+    return {"at": session.position(_filter(query), _whole(query, "row", -1))}
+
+
+def decide(session: ReviewSession, sent: Answer) -> Answer:
+    label = None if sent.get("label") is None else _int(sent, "label")
+    listed = sent.get("samples")
+    if not isinstance(listed, list) or not 0 < len(listed) <= MAX_ITEMS:
+        raise BadRequestError(f"samples must be a list of 1 to {MAX_ITEMS} objects")
+    samples = [(_int(_object(one), "row"), _int(_object(one), "version")) for one in listed]
+    return session.decide(samples, str(sent.get("decision")), label, window=_window(sent), reviewer=_reviewer(sent))
+
+
+def accept(session: ReviewSession, sent: Answer) -> Answer:
+    return session.accept_above(_share(sent, "confidence"), window=_window(sent), reviewer=_reviewer(sent))
+
+
+def bad_request(request: Request, problem: Exception) -> Response:
+    return _json({"error": str(problem)}, 400)
+
+
+def conflict(request: Request, problem: ConflictError) -> Response:
+    now = request.app.state.session.decision(problem.row, problem.reviewer)
+    return _json({"error": str(problem), "row": problem.row, **now}, 409)
+
+
+def not_saved(request: Request, problem: OSError) -> Response:
+    return _json({"error": f"not saved: {problem.strerror or 'the disk refused'}"}, 507)
+
+
+ERROR_ANSWERS: dict[Any, Any] = {
+    BadRequestError: bad_request,
+    InputError: bad_request,
+    SpecialFileError: bad_request,
+    ConflictError: conflict,
+    OSError: not_saved,
+}
 
 
 def _json(content: dict[str, Any], status: int = 200) -> JSONResponse:

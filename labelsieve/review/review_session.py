@@ -15,12 +15,13 @@ from labelsieve.data.embedding_cache import find_embeddings
 from labelsieve.decisions import Choice, DecisionLog, Resolution
 from labelsieve.errors import InputError
 from labelsieve.labels_csv import Duplicates, LabelColumns, most_confused, pair_counts
-from labelsieve.report.facts import DEFAULT_CONFIDENCE, SAMPLE_SIZE, WHY_UNKNOWN, Facts, Group, SpotCheck
+from labelsieve.report.facts import DEFAULT_CONFIDENCE, SAMPLE_SIZE, Facts, Group, SpotCheck
 from labelsieve.report.html import shorten_names
 from labelsieve.report.samples import Cells, Missing, Picture, Row, Sample, Text, open_samples
 from labelsieve.review.neighbours import Neighbours
 from labelsieve.runfolder import STAGED, RunFolder
-from labelsieve.types import VERDICTS, BoolArray, IntArray, WhyUnknown
+from labelsieve.selection.noise_model import WHY_UNKNOWN
+from labelsieve.types import VERDICTS, BoolArray, IntArray
 
 MAX_ITEMS = 60  # samples per request
 MAX_MATRIX_CLASSES = 24  # more names cannot be read
@@ -33,11 +34,6 @@ MAX_QUEUES = 16  # filtered and sorted lists of samples that stay in memory
 MAX_DUPLICATES = 8  # duplicates of a sample that are shown beside it
 SHOW = ("suspects", "no_class", "conflicts", "duplicates", "outliers", "all", *VERDICTS)
 SORT = ("suspicion", "pair")
-WARNINGS = {
-    WhyUnknown.LEAK: "wrong labels that this column repeats are not found",
-    WhyUnknown.OUTCOME: "a suspect can be an unusual case instead of a wrong label",
-    WhyUnknown.RANDOM: "suspects and suggestions are little better than guesses",
-}
 
 
 @dataclass(frozen=True)
@@ -170,7 +166,7 @@ class ReviewSession:
         """Sentences to read before the first sample."""
         found = [self.samples.state.explanation]
         if self.why_unknown is not None:
-            found.append(f"{WHY_UNKNOWN[self.why_unknown]}: {WARNINGS[self.why_unknown]}")
+            found.append(WHY_UNKNOWN[self.why_unknown].sentence)
         elif self.facts.rough_noise is not None:
             low, high = (f"{100 * end:.0f}" for end in self.facts.rough_noise)
             found.append(

@@ -42,7 +42,7 @@ from labelsieve.selection.inputs import (
     unlabelled,
 )
 from labelsieve.selection.settings import INCVSettings, ncv_settings, selection_passes
-from labelsieve.types import CANDIDATE, REMOVED, SELECTED, VERDICTS, FloatArray, IntArray, Kind, Selection
+from labelsieve.types import CANDIDATE, REMOVED, SELECTED, VERDICTS, FloatArray, IntArray, Kind, LabelledData, Selection
 
 
 class RareClassWarning(UserWarning):
@@ -355,20 +355,14 @@ class CleanClassifier(ClassifierMixin, INCV):  # type: ignore[misc]
 
 def select_and_store(selector: Selector, X: Any, y: Any, settings: INCVSettings, groups: Any) -> None:
     """Run a selection on users' samples and store what it found as the attributes of a fitted estimator."""
-    check_executor(selector.executor)
-    check_loss(selector.loss)
-    if selector.epochs is not None:
-        check_integer("epochs", selector.epochs, least=1, otherwise=", or None")
-    original = X
-    if selector.embed is not None:
+    _check_parameters(selector, groups)
+    original, embedded = X, selector.embed is not None
+    if embedded:
         X = embed(X, selector.embed, device=selector.device)
     X = check_samples(selector, X, y, model=selector.estimator)
-    shown = original if selector.embed is not None or is_frame(original) else X
-    if groups is not None and selector.protocol == "paper":
-        raise InputError('groups: protocol="paper" does not support groups; omit them, or use protocol="auto"')
     classes, codes = encode_labels(y)
     seed = draw_seed(selector.random_state)
-    samples = replace(describe_samples(X), embedded=selector.embed is not None)
+    samples = replace(describe_samples(X), embedded=embedded)
     request = SelectorRequest(
         selector.estimator, device_type(selector.device, samples), selector.loss, selector.epochs, selector.protocol,
         option="estimator",
@@ -376,12 +370,9 @@ def select_and_store(selector: Selector, X: Any, y: Any, settings: INCVSettings,
     choice = choose_selector(samples, len(classes), request)
     selector._check_model(choice)
     kind: Kind = "table" if samples.kind == "arrays" else samples.kind
-    data = replace(with_duplicates(X, codes, kind), classes=tuple(classes.tolist()))
-    together = None if groups is None else group_codes(groups, len(codes))
-    if together is None:
-        embedded = replace(data, kind=kind_of(original), embedding=X) if selector.embed is not None else None
-        together = kept_together(data if embedded is None else with_similar(embedded))
-    data = replace(data, kind=kind, groups=together)
+    data = with_duplicates(X, codes, kind)
+    together = _groups(data, groups, embedded_from=original if embedded else None)
+    data = replace(data, classes=tuple(classes.tolist()), kind=kind, groups=together)
     options = TrainerOptions(selector.epochs, selector.loss, selector.device, selector.executor, selector.protocol)
     trainer = build_trainer(choice, data, options)
     notes = label_notes(data)
@@ -390,7 +381,7 @@ def select_and_store(selector: Selector, X: Any, y: Any, settings: INCVSettings,
     total = len(codes) * selection_passes(incv)
     with Progress(silent=not selector.verbose).trainings(trainer, total):
         selection = drive(steps, trainer)
-    warn_about_rare_classes(selection, classes, stacklevel=4)
+    warn_about_rare_classes(selection, classes)
     store_selection(selector, selection, classes, codes)
     selector.predicted_ = classes[selection.predicted]
     selector.probability_, selector.confidence_ = selection.probability, selection.confidence
@@ -402,12 +393,35 @@ def select_and_store(selector: Selector, X: Any, y: Any, settings: INCVSettings,
     if choice.kind is ModelKind.CLASSIFIER:
         samples_used = TrainingSet.choose(choice.classifier, codes, selection)
         selector._refit = Refit.train(choice.classifier, choice.rows(data), codes, samples_used, seed)
-    ranked = np.flatnonzero(selection.is_suspect(codes))
-    ranked = ranked[np.argsort(-selection.suspicion[ranked], kind="stable")][:SHOWN_SUSPECTS]
+    suspects = np.flatnonzero(selection.is_suspect(codes))
+    ranked = suspects[np.argsort(-selection.suspicion[suspects], kind="stable")][:SHOWN_SUSPECTS]
+    samples_shown = _samples_of(original if embedded or is_frame(original) else X, ranked)
     selector._suspects = [
         Suspect(i, sample_html(sample), selector.labels_[i], selector.predicted_[i], float(selection.suspicion[i]))
-        for i, sample in zip(ranked.tolist(), _samples_of(shown, ranked), strict=True)
+        for i, sample in zip(ranked.tolist(), samples_shown, strict=True)
     ]
+
+
+def _check_parameters(selector: Selector, groups: Any) -> None:
+    check_executor(selector.executor)
+    check_loss(selector.loss)
+    if selector.epochs is not None:
+        check_integer("epochs", selector.epochs, least=1, otherwise=", or None")
+    if groups is not None and selector.protocol == "paper":
+        raise InputError('groups: protocol="paper" does not support groups; omit them, or use protocol="auto"')
+
+
+def _groups(data: LabelledData, groups: Any, *, embedded_from: Any) -> IntArray | None:
+    """Return one code per sample, equal for samples that stay on one side of every split; None if there are none.
+
+    These are the samples of one of the user's `groups`, by default copies. If the data are embeddings, `embedded_from`
+    are the texts or pictures.
+    """
+    if groups is not None:
+        return group_codes(groups, len(data))
+    if embedded_from is not None:
+        data = with_similar(replace(data, kind=kind_of(embedded_from), embedding=data.x))
+    return kept_together(data)
 
 
 def _samples_of(X: Any, rows: IntArray) -> list[Any]:
@@ -418,11 +432,11 @@ def _samples_of(X: Any, rows: IntArray) -> list[Any]:
     return list(taken.toarray() if issparse(taken) else taken)
 
 
-def warn_about_rare_classes(selection: Selection, classes: NDArray[Any], *, stacklevel: int) -> None:
+def warn_about_rare_classes(selection: Selection, classes: NDArray[Any]) -> None:
     """Warn about classes whose labels could not be checked."""
     rare = classes[list(rare_classes(selection))].tolist()
     if rare:
-        warnings.warn(rare_classes_warning(rare), RareClassWarning, stacklevel=stacklevel)
+        warnings.warn(rare_classes_warning(rare), RareClassWarning, stacklevel=4)  # where `fit` is called
 
 
 def store_selection(estimator: Any, selection: Selection, classes: NDArray[Any], given: IntArray) -> None:

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,12 +85,6 @@ NEAR_SINGULAR = 0.02
 RULE_OF_THREE = 2.3  # a count of none among n samples leaves room for a share of 3 / n
 LEAST, MOST_AGREEMENT = 0.02, 0.999  # limits of counted agreement: few samples cannot show more
 TRUSTWORTHY_ERROR, FAIR_ERROR = 0.03, 0.10  # the largest possible error of the ratio, by the interval
-
-
-MEANINGLESS = {
-    WhyUnknown.LEAK: "one column predicts the labels by itself, so predictions would repeat wrong labels as well",
-    WhyUnknown.OUTCOME: "the labels look like outcomes, and equal cases can end differently without a wrong label",
-}
 
 
 @dataclass(frozen=True)
@@ -235,20 +229,20 @@ def bins_of(values: FloatArray, number: int) -> list[IntArray]:
     return [group for group in np.split(order, np.unique(ends)) if len(group)]
 
 
-def surest_of_each_class(scores: Scores, classes: int, share: float) -> BoolArray:
+def surest_of_each_class(scores: Scores, classes: int) -> BoolArray:
     """The most confident samples of each predicted class; all or none of equal confidence."""
     order = np.lexsort((scores.confidence, scores.predicted))
     bounds = np.searchsorted(scores.predicted[order], np.arange(classes + 1))
     least = np.full(classes, np.inf)
     for label, (start, end) in enumerate(pairwise(bounds.tolist())):
         if end > start:
-            least[label] = scores.confidence[order[end - int(np.ceil(share * (end - start)))]]
+            least[label] = scores.confidence[order[end - int(np.ceil(TRANSITION_SHARE * (end - start)))]]
     return np.asarray(scores.confidence >= least[scores.predicted])
 
 
 def count_transition(scores: Scores, given: IntArray, classes: int) -> FloatArray:
     """T-hat, c x c: the labels of the surest predictions of each class, with pseudo counts of symmetric noise."""
-    surest = surest_of_each_class(scores, classes, TRANSITION_SHARE)
+    surest = surest_of_each_class(scores, classes)
     counts = pair_counts(scores.predicted[surest], given[surest], classes)
     noise = 1 - np.trace(counts) / max(counts.sum(), 1.0)
     even = np.full((classes, classes), noise / max(classes - 1, 1))
@@ -507,6 +501,30 @@ def scale_transition(transition: FloatArray, prior: FloatArray, ratio: float) ->
     return np.asarray(scaled + np.diag(1 - scaled.sum(axis=1)))
 
 
+class Why(NamedTuple):
+    """Why a noise estimate says nothing, in words, and what that means for the suspects."""
+
+    reason: str
+    consequence: str
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.reason}, so {self.consequence}"
+
+
+WHY_UNKNOWN = {
+    WhyUnknown.RANDOM: Why(
+        "the labels cannot be distinguished from random ones", "suspects and suggestions are little better than guesses"
+    ),
+    WhyUnknown.LEAK: Why(
+        "one column predicts the labels by itself", "wrong labels that this column repeats are not found"
+    ),
+    WhyUnknown.OUTCOME: Why(
+        "the labels look like outcomes", "a suspect can be an unusual case instead of a wrong label"
+    ),
+}
+
+
 def describe(
     ratio: float, interval: tuple[float, float], error: float, why_unknown: WhyUnknown | None
 ) -> NoiseEstimate:
@@ -515,7 +533,7 @@ def describe(
     share = f"{100 * error:.0f} %" if error >= 0.005 else "less than 1 %"
     most = max(ratio - low, high - ratio)
     if why_unknown is not None:
-        trust, text = Trust.UNKNOWN, "out-of-sample predictions agree with the labels no more often than by chance"
+        trust, text = Trust.UNKNOWN, WHY_UNKNOWN[why_unknown].sentence
     elif most <= TRUSTWORTHY_ERROR:
         trust, text = Trust.TRUSTWORTHY, "the classifier is almost always right, so disagreement is label noise"
     elif most <= FAIR_ERROR:
@@ -530,7 +548,8 @@ def describe(
 
 def without_meaning(estimate: NoiseEstimate, why: WhyUnknown) -> NoiseEstimate:
     """The estimate of labels whose agreement with predictions says nothing about wrong labels."""
-    return replace(estimate, trust=Trust.UNKNOWN, why_unknown=why, explanation=f"{Trust.UNKNOWN}: {MEANINGLESS[why]}")
+    text = f"{Trust.UNKNOWN}: {WHY_UNKNOWN[why].sentence}"
+    return replace(estimate, trust=Trust.UNKNOWN, why_unknown=why, explanation=text)
 
 
 # ---------------------------------------------------------------- results of the estimate

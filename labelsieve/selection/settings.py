@@ -28,7 +28,7 @@ class INCVSettings:
     protocol "auto" and follows the authors' rule in protocol "paper"."""
 
     pattern: str = "auto"
-    """The noise pattern, for protocol "paper" only; "auto" means symmetric. Protocol "auto" needs none."""
+    """The noise pattern, for protocol "paper" only; "auto" means symmetric. It has no effect in protocol "auto"."""
 
     checkpoint: str = "auto"
     """Which epoch selects: "last", "best-until-2" (the best on the held-out labels up to iteration 2), or "auto"."""
@@ -61,10 +61,6 @@ class INCVSettings:
             raise InputError(f"unknown pattern {self.pattern!r}; choose one of {', '.join(PATTERNS)}")
         if self.protocol not in ("auto", "paper"):
             raise InputError(f"unknown protocol {self.protocol!r}; choose auto or paper")
-        if self.protocol == "auto" and self.pattern != "auto":
-            raise InputError(
-                f"pattern {self.pattern!r} is for protocol paper; protocol auto estimates the noise itself"
-            )
         if self.checkpoint not in ("auto", "last") and not re.fullmatch(r"best-until-[1-9]\d*", self.checkpoint):
             raise InputError(
                 f'checkpoint: expected "auto", "last" or "best-until-2" (any number), got {self.checkpoint!r}'

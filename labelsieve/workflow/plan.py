@@ -36,7 +36,7 @@ from labelsieve.execute.build_trainer import TrainerOptions, build_trainer
 from labelsieve.models.choose import ModelChoice, ModelKind, SampleInfo, named_classifier
 from labelsieve.models.embed import load_encoder
 from labelsieve.selection.settings import INCVSettings, networks_at_once, selection_passes
-from labelsieve.types import Job, LabelledData
+from labelsieve.types import Job, LabelledData, evenly_spaced
 from labelsieve.workflow.model_file import SampleReader, network_for
 from labelsieve.workflow.select import choose_model
 from labelsieve.workflow.settings import CLASSIFIER, PlanRequest, RunSettings
@@ -371,8 +371,7 @@ def _sample_bytes(store: Store) -> float:
 
 def take_evenly(data: LabelledData, count: int) -> LabelledData:
     """Return up to `count` samples, evenly spread."""
-    chosen = np.unique(np.linspace(0, len(data) - 1, min(count, len(data))).astype(np.int64))
-    return replace(data.take(chosen), groups=None, duplicates=None)
+    return replace(data.take(evenly_spaced(len(data), count)), groups=None, duplicates=None)
 
 
 def _small_store(data: LabelledData, device: torch.device) -> tuple[Store, float | None, float]:

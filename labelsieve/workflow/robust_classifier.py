@@ -244,7 +244,7 @@ class RobustClassifier(MostLikelyClass, ClassifierMixin, BaseEstimator):  # type
         noise = selection.noise
         assert noise is not None
         self.selection_history_ = list(selection.history)
-        warn_about_rare_classes(selection, self.classes_, stacklevel=4)
+        warn_about_rare_classes(selection, self.classes_)
         if noise.trust in (Trust.ROUGH, Trust.UNKNOWN) and selection.noise_ratio >= MIN_WARNED_RATIO:
             ratio = f"the noise ratio ({100 * selection.noise_ratio:.1f} %) is not reliable"
             text = (

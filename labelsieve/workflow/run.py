@@ -25,6 +25,7 @@ from labelsieve.data.stage import provisional_cache
 from labelsieve.errors import InputError, Problems
 from labelsieve.execute.embed_samples import embed_data
 from labelsieve.export import Exported, export
+from labelsieve.files import free_disk
 from labelsieve.progress import SILENT, Progress, in_notebook
 from labelsieve.report import run_html, write_report
 from labelsieve.runfolder import STAGED, RunFolder
@@ -230,7 +231,6 @@ def plan_source(
     source: str, out: Path | None, settings: RunSettings, request: PlanRequest, progress: Progress
 ) -> dict[str, Any]:
     """Read a source, measure what a run would use, and return its plan and the state of its stages; write nothing."""
-    import shutil
     import tempfile
 
     began = time.monotonic()
@@ -251,13 +251,12 @@ def plan_source(
         settings = settings.for_samples(features, folder.record(), paper=settings.protocol == "paper")
         check_method(features, settings, choose_device(settings.device), paper=settings.protocol == "paper")
         plan = plan_run(features, settings, request, before=before)
-    volume = next(parent for parent in (folder.path, *folder.path.absolute().parents) if parent.exists())
     return {
         "run": folder.path, "samples": len(data), "classes": len(data.classes), "skipped": len(data.skipped),
         "model": plan["selector"], "method": settings.method, "method_settings": settings.method_settings(),
         "network": plan["model"],
         "stages": {stage: folder.state(stage) or "not started" for stage in ("select", "train", "report")},
-        "disk_free": shutil.disk_usage(volume).free, "plan": plan,
+        "disk_free": free_disk(folder.path), "plan": plan,
     }  # fmt: skip
 
 

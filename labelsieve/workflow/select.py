@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,9 +18,9 @@ from labelsieve.data.labels import NO_TRUE, LabelFile, true_codes
 from labelsieve.data.predictions import read_predictions
 from labelsieve.errors import FailedError, InputError
 from labelsieve.execute.build_trainer import TrainerOptions, build_cluster_trainer, build_trainer, device_type
-from labelsieve.files import atomic_file, open_file
+from labelsieve.files import atomic_file, free_disk, open_file
 from labelsieve.models.choose import STORED, ModelChoice, ModelKind, SampleInfo, SelectorRequest, choose_selector
-from labelsieve.progress import Note, NoteKind, Progress, format_bytes, format_duration
+from labelsieve.progress import SILENT, Note, NoteKind, Progress, format_bytes, format_duration
 from labelsieve.runfolder import RunFolder
 from labelsieve.scoring import score_probabilities
 from labelsieve.selection.finalize import SUGGESTIONS, write_suggestions
@@ -107,7 +107,7 @@ def _build(
     if settings.executor != "local":
         from labelsieve.execute.ray_cluster import RayPool
 
-        pool = RayPool(settings.executor, device=settings.device, stop=stopping.requested, tell=progress.note)
+        pool = RayPool(settings.executor, device=settings.device, stop=stopping.requested, note=progress.note)
         return build_cluster_trainer(choice, data, options, pool)
     trainer = build_trainer(choice, data, options)
     if choice.is_network:
@@ -136,8 +136,8 @@ class StoredAnswers(Trainer):
     When the answers of a request are stored, the checkpoints of its networks are removed.
     """
 
-    def __init__(self, trainer: Trainer, folder: Path, checkpoints: Path) -> None:
-        self.trainer, self.folder, self.checkpoints = trainer, folder, checkpoints
+    def __init__(self, trainer: Trainer, folder: Path, checkpoints: Path, progress: Progress = SILENT) -> None:
+        self.trainer, self.folder, self.checkpoints, self.progress = trainer, folder, checkpoints, progress
         self.epochs = trainer.epochs
 
     def train_and_score(self, jobs: Sequence[Job]) -> list[Scores]:
@@ -156,9 +156,21 @@ class StoredAnswers(Trainer):
             shutil.rmtree(self.checkpoints, ignore_errors=True)  # not if all are stored: a later request may need them
         return [answer for answer in answers if answer is not None]
 
-    def show_progress(self, jobs: Sequence[Job]) -> AbstractContextManager[Any]:
-        """Return the context of a request to the other trainer; it may show the progress."""
-        return nullcontext()
+    @contextmanager
+    def show_progress(self, jobs: Sequence[Job]) -> Iterator[None]:
+        """Show how far a request to the other trainer is."""
+        self.trainer.on_trained = self.on_trained
+        stage, epochs = self.stage_name(jobs), self.trainer.epochs
+        with self.progress.epochs(stage, epochs, hint=self.hint) if epochs else nullcontext() as self.trainer.on_epoch:
+            yield
+
+    def stage_name(self, jobs: Sequence[Job]) -> str:
+        """Return the name of the stage that trains the jobs."""
+        return f"{len(jobs)} trainings, first {jobs[0].name}"
+
+    def hint(self, seconds_per_epoch: float) -> Note | None:
+        """Return a note for the user after the first epoch."""
+        return None
 
     def _path(self, job: Job) -> Path:
         return self.folder / f"{job.name.replace('/', '-')}-{job.digest()}.npz"
@@ -171,19 +183,16 @@ class StoredAnswers(Trainer):
             with open_file(path) as file, np.load(file, allow_pickle=False) as kept:
                 return Scores(**{name: kept[name] for name in kept.files})
         except Exception:  # a damaged archive can raise nearly any exception
-            self.warn_damaged(path)
+            self.progress.note(Note.of(NoteKind.DAMAGED_ANSWER, file=path.name))
             return None
-
-    def warn_damaged(self, path: Path) -> None:
-        """Say that a file is trained again; by default nothing is said."""
 
 
 class RunTrainer(StoredAnswers):
-    """`StoredAnswers` of a run, with the progress of its trainings."""
+    """`StoredAnswers` of a run, with its history, and with notes on the trainings."""
 
     def __init__(self, run: RunFolder, trainer: Trainer, settings: INCVSettings, progress: Progress) -> None:
-        super().__init__(trainer, run.checkpoints / "select", run.checkpoints / "networks")
-        self.settings, self.progress = settings, progress
+        super().__init__(trainer, run.checkpoints / "select", run.checkpoints / "networks", progress)
+        self.settings = settings
         trainer.on_history = partial(append_epochs, run)
         self.hint_given = False
 
@@ -191,26 +200,21 @@ class RunTrainer(StoredAnswers):
     def show_progress(self, jobs: Sequence[Job]) -> Iterator[None]:
         if stopping.requested():  # between two requests the selection can stop
             raise stopping.reason()
-        stage, epochs = _stage_name(jobs[0].name), self.trainer.epochs
-        self.progress.note(Note.of(NoteKind.TRAININGS, stage=stage, count=len(jobs)))
-        self.trainer.on_trained = self.on_trained
-        with self.progress.epochs(stage, epochs, hint=self._hint) if epochs else nullcontext() as self.trainer.on_epoch:
+        self.progress.note(Note.of(NoteKind.TRAININGS, stage=self.stage_name(jobs), count=len(jobs)))
+        with super().show_progress(jobs):
             yield
 
-    def warn_damaged(self, path: Path) -> None:
-        self.progress.note(Note.of(NoteKind.DAMAGED_ANSWER, file=path.name))
+    def stage_name(self, jobs: Sequence[Job]) -> str:
+        """Return the name of a stage of the selection for the user: `incv-2-1` is iteration 2."""
+        job = jobs[0].name
+        part = job.split("-")[1] if "-" in job else ""
+        return f"iteration {part}" if part.isdigit() else "noise estimate" if part == "estimate" else job
 
-    def _hint(self, seconds_per_epoch: float) -> Note | None:
+    def hint(self, seconds_per_epoch: float) -> Note | None:
         if self.hint_given:
             return None
         self.hint_given = True
         return selection_hint(seconds_per_epoch, self.trainer, self.settings)
-
-
-def _stage_name(job: str) -> str:
-    """Return the name of a stage of the selection for the user: `incv-2-1` is iteration 2."""
-    part = job.split("-")[1] if "-" in job else ""
-    return f"iteration {part}" if part.isdigit() else "noise estimate" if part == "estimate" else job
 
 
 def append_epochs(run: RunFolder, lines: Sequence[dict[str, Any]]) -> None:
@@ -277,7 +281,7 @@ def check_disk(folder: Path, factory: Any, *, networks: int) -> None:
     """Raise FailedError if the checkpoints and the model do not fit on the volume of the run."""
     parameters = sum(parameter.numel() for parameter in factory().parameters())
     needed = networks * parameters * BYTES_PER_WEIGHT * COPIES_OF_WEIGHTS
-    free = shutil.disk_usage(folder).free
+    free = free_disk(folder)
     if needed > free:
         raise FailedError(
             f"{folder} needs {format_bytes(needed)} for checkpoints, {format_bytes(free)} are free; make room there or "

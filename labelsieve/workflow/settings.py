@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from labelsieve.csv_files import parse_names
-from labelsieve.data.read_options import ReadOptions, option
+from labelsieve.data.read_options import COMMAND_OPTIONS, ReadOptions, option
 from labelsieve.errors import InputError, Problems
 from labelsieve.execute.build_trainer import LOSSES
 from labelsieve.execute.ray_cluster import is_ray
@@ -92,11 +92,8 @@ class SourceSettings:
 
     def read_options(self, **more: Any) -> ReadOptions:
         """How the source is read, with `more` options."""
-        return ReadOptions(
-            root=self.root, label_column=self.label_column or "label", text_column=self.text_column,
-            id_column=self.id_column or "id", ignore_columns=tuple(self.ignored), group_column=self.group_column,
-            split=self.split, header=tuple(self.header_names), **more,
-        )  # fmt: skip
+        options = {name: getattr(self, name) for name in COMMAND_OPTIONS}
+        return ReadOptions.of_run(options | {"ignore_columns": self.ignored, "header": self.header_names}, **more)
 
     def as_in_run(self: Settings, recorded: Mapping[str, Any]) -> Settings:
         """Take the options that are not set from the settings of a run. The model of the run knows its features."""

@@ -288,6 +288,15 @@ def test_repeats_are_counted_recorded_and_checked(here: Path, capsys: pytest.Cap
     assert "--repeats" in capsys.readouterr().err
 
 
+def test_the_pattern_has_no_effect_with_protocol_auto(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    blobs(here / "t.csv")
+    for pattern in ("auto", "pair"):
+        found = answer(capsys, f"select t.csv --out {pattern} --model nearest --pattern {pattern}")
+        assert found["counts"]["selected"] > 90
+    assert (here / "pair" / "labels.csv").read_text() == (here / "auto" / "labels.csv").read_text()
+    assert run("select t.csv --out other --pattern odd".split()) == 2 and not (here / "other").exists()
+
+
 def test_what_is_said_fits_the_model_and_the_columns_that_were_written(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

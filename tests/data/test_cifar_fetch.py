@@ -19,6 +19,7 @@ from PIL import Image
 
 from labelsieve.data import cifar, cifar_fetch
 from labelsieve.errors import InputError
+from labelsieve.progress import Progress
 
 BATCHES = [f"data_batch_{i}" for i in range(1, 6)] + ["test_batch"]
 SMALL = 3  # pictures a batch
@@ -100,14 +101,14 @@ def test_official_address_first(
 ) -> None:
     address, folder = server
     serve_archive(folder, small, monkeypatch)
-    said: list[str] = []
-    to = cifar_fetch.fetch(tmp_path / "to", official=address, say=said.append)
+    said = io.StringIO()
+    to = cifar_fetch.fetch(tmp_path / "to", official=address, progress=Progress(stream=said))
     assert {p.name: p.read_bytes() for p in to.iterdir()} == small
     assert cifar.arrays(to)[0].shape == (15, 32, 32, 3)
-    assert not any("npm" in line for line in said) and not (tmp_path / "escape.txt").exists()
+    assert address in said.getvalue() and "npm" not in said.getvalue() and not (tmp_path / "escape.txt").exists()
     (folder / "cifar-10-binary.tar.gz").unlink()
-    cifar_fetch.fetch(to, official=address, say=said.append)  # nothing to do any more
-    assert "already" in said[-1]
+    cifar_fetch.fetch(to, official=address, progress=Progress(stream=said))  # nothing to do any more
+    assert "already" in said.getvalue().splitlines()[-1]
 
 
 def test_the_package_where_the_address_fails(

@@ -46,7 +46,7 @@ def no_memory(patch: pytest.MonkeyPatch) -> None:
 
 def no_disk(patch: pytest.MonkeyPatch) -> None:
     no_memory(patch)
-    patch.setattr(read_pictures, "_has_room", lambda folder, need: False)
+    patch.setattr(read_pictures, "free_disk", lambda folder: 0)
 
 
 @pytest.mark.parametrize("size", [None, 12])

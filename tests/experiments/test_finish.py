@@ -38,7 +38,7 @@ def test_a_smoke_run(tmp_path):
         scale="smoke", settings="symmetric-0.2", results=tmp_path, device="cpu", selection_epochs=2, iterations=1,
         networks="small",
     )  # fmt: skip
-    found = reproduce("finish", options, say=lambda line: None)
+    found = reproduce("finish", options)
     assert found["finished"] == found["cells"] == 2
     (path,) = (tmp_path / "finish").glob("*.json")
     results = json.loads(path.read_text())["results"]
@@ -46,7 +46,7 @@ def test_a_smoke_run(tmp_path):
         assert 0 <= results[when]["auroc"] <= 1 and 0 <= results[when]["calibration_error"] <= 1
     assert "small" in (tmp_path / "tables" / "finish.md").read_text()
     started = path.stat().st_mtime_ns
-    assert reproduce("finish", options, say=lambda line: None)["left"] == []
+    assert reproduce("finish", options)["left"] == []
     assert path.stat().st_mtime_ns == started
     check_repeated_judgement(tmp_path, records.load(tmp_path, f"finish/{path.stem}"))
 

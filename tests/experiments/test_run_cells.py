@@ -31,7 +31,8 @@ SCRIPT = textwrap.dedent(
 
     class Slow(run_cells.LockstepTask):
         def __call__(self, cells):
-            from labelsieve.experiments import train_cells
+            from contextlib import contextmanager
+            from labelsieve.progress import Progress
 
             def report(state):
                 with open(LOG, "a") as log:
@@ -43,7 +44,11 @@ SCRIPT = textwrap.dedent(
                     time.sleep(0.1)
                 time.sleep(0.15)
 
-            train_cells.ExperimentContext.epoch_reporter = lambda context, title: report
+            @contextmanager
+            def epochs(progress, name, total, *, hint=None):
+                yield report
+
+            Progress.epochs = epochs
             return run_cells.LockstepTask.__call__(self, cells)
 
     runner.LockstepTask = Slow

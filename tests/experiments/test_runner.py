@@ -23,9 +23,9 @@ from labelsieve.types import SELECTED
 COMMIT = "c" * 40
 
 
-def reproduce(item: str, results: Path, *, say: Any = lambda line: None, **options: Any) -> dict[str, Any]:
+def reproduce(item: str, results: Path, **options: Any) -> dict[str, Any]:
     settings = {"scale": "smoke", "commit": COMMIT, "device": "cpu", "lockstep": 32} | options
-    return runner.reproduce(item, ReproduceOptions(results=results, **settings), say=say)
+    return runner.reproduce(item, ReproduceOptions(results=results, **settings))
 
 
 def stored(results: Path, id: str) -> records.Record:

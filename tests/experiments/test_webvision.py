@@ -37,7 +37,7 @@ SELECTION = "webvision-selection/incv-none-seed0"
 def reproduce(item: str, results: Path, *, progress: Progress = SILENT, **options: Any) -> dict[str, Any]:
     settings = {"scale": "smoke", "commit": COMMIT, "device": "cpu", "lockstep": 32} | options
     options = ReproduceOptions(results=results, **settings)
-    return runner.reproduce(item, options, say=lambda line: None, progress=progress)
+    return runner.reproduce(item, options, progress=progress)
 
 
 def webvision_cells(scale: Scale, **request: Any) -> list[cells.Cell]:
@@ -263,7 +263,7 @@ def test_without_true_labels_only_counts_are_measured(tmp_path: Path) -> None:
 def test_inception_resnet_v2_trains_at_full_size(tmp_path: Path) -> None:
     """The paper's cell itself, but for its length: 227 x 227 windows of pictures of 256, SGD at 0.1, one network."""
     data = datasets.read_webvision(small_folder(tmp_path / "drawn", side=256, train=1), PAPER)
-    context = train_cells.ExperimentContext(data, tmp_path / "results", COMMIT, device="cpu", say=lambda line: None)
+    context = train_cells.ExperimentContext(data, tmp_path / "results", COMMIT, device="cpu")
     (cell,) = webvision_cells(PAPER, methods=("standard",), epochs=1)
     assert context.store.shape == (3, 227, 227) and len(context.store) == 2
     train_cells.train_cells([cell], context, tmp_path / "work")

@@ -229,7 +229,7 @@ def test_invariants(n, classes, skill, seed, remove, protocol, pattern):
     labels = np.random.default_rng(seed).integers(0, classes, n)
     labels[:2] = [0, 1]
     states = []
-    settings = INCVSettings(remove_ratio=remove, protocol=protocol, pattern=pattern if protocol == "paper" else "auto")
+    settings = INCVSettings(remove_ratio=remove, protocol=protocol, pattern=pattern)
     selection = drive(
         incv_steps(labels, classes, settings=settings, seed=seed, on_iteration=states.append), Random(classes, skill)
     )
@@ -359,7 +359,6 @@ def test_pattern_unknown_to_the_paper_protocol_is_noted():
         ({"remove_ratio": "some"}, "remove_ratio"),
         ({"remove_ratio": float("nan")}, "remove_ratio"),
         ({"pattern": "odd"}, "pattern"),
-        ({"pattern": "pair"}, "pattern"),
         ({"protocol": "odd"}, "protocol"),
         ({"checkpoint": "first"}, "checkpoint"),
     ],
