@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,18 +22,6 @@ STATISTICS_SAMPLE, STATISTICS_AT_ONCE = 10_000, 256  # pictures in the statistic
 MEAN = np.array([0.485, 0.456, 0.406])
 STD = np.array([0.229, 0.224, 0.225])
 COPIED_AT_ONCE = 4096  # pictures that the host holds while it fills a device, about a gigabyte at 256 pixels
-
-
-class PictureView(NamedTuple):
-    """A view of a picture in scoring: shifted along the diagonal by some pixels, mirrored or not."""
-
-    shift: int = 0
-    mirrored: bool = False
-
-
-FAST_VIEWS = (PictureView(), PictureView(1), PictureView(-1))
-# More accurate than the plain picture, and than two views; as accurate as six: benchmarks/prediction-views.md.
-PREDICTION_VIEWS = (PictureView(1), PictureView(-1), PictureView(1, True), PictureView(-1, True))
 
 
 class VectorStore(Store):
@@ -65,7 +53,8 @@ class ShiftedPictures(Store):
 
     scale: Tensor
     offset: Tensor
-    score_views: tuple[PictureView, ...] = (PictureView(),)
+    score_shifts: tuple[int, ...] = (0,)  # scoring averages over pictures shifted along the diagonal by these
+    averages_views: bool = False  # whether scoring averages over two views instead
 
     def __init__(
         self,
@@ -101,16 +90,14 @@ class ShiftedPictures(Store):
 
     @property
     def views(self) -> tuple[int, ...]:
-        """The codes that scoring averages over: those of `score_views` that training has, too."""
-        possible = [
-            view for view in self.score_views if abs(view.shift) <= self.shift and view.mirrored <= self.mirrors
-        ]
-        codes = [self.shifted(view.shift, view.shift) + view.mirrored * self.span**2 for view in possible]
-        return tuple(codes) or (self.plain,)
+        if (
+            self.averages_views and self.mirrors and self.shift
+        ):  # nearly as good as six views: benchmarks/prediction-views.md
+            return self.shifted(1, 1), self.shifted(-1, -1) + self.span**2
+        return tuple(self.shifted(by, by) for by in self.score_shifts)
 
     def average_views(self) -> None:
-        if not self.streams:  # a stream would read every picture again for each view
-            self.score_views = PREDICTION_VIEWS
+        self.averages_views = not self.streams  # a stream would read every picture again
 
     def shifted(self, down: int, right: int) -> int:
         """Return the code that shifts pictures by this number of pixels."""
@@ -320,7 +307,8 @@ def fast_store(x: NDArray[np.uint8] | PictureSequence, device: torch.device | st
     device = torch.device(device)
     shift = default_shift(x.shape[1], FAST_SHIFT)
     store = PictureStore(x, device, shift=shift, flip=True, dtype=picture_dtype(device))
-    store.score_views = FAST_VIEWS
+    if shift:
+        store.score_shifts = (0, 1, -1)
     return store
 
 

@@ -157,7 +157,7 @@ class Model:
     reader: SampleReader
     states: Sequence[dict[str, torch.Tensor]]  # one per network; none for a classifier
     method: str = ""
-    augment: str = "none"  # of the training; pictures are predicted in several of the views that it has
+    augment: str = "none"  # of the training; pictures that it mirrors are predicted in two views
 
     def probabilities(self, data: LabelledData, *, device: str = "auto") -> FloatArray:
         """Return the probability of each class for each sample, [n, classes]."""
