@@ -50,7 +50,7 @@ with all labels. *Weights - at most 0.5*: mean difference over the tables, with 
 {tables}
 
 **When leaving out helps.** Texts gain with every noise; without noise nothing is left out. Forests gain with 40 %
-wrong labels and with pair noise, hardly anything with 20 %, and lose with 0 or 10 %: the labels that look wrong are
+wrong labels and with pair noise, gain nothing with 20 %, and lose with 0 or 10 %: the labels that look wrong are
 then often right labels of difficult samples. Logistic regression gains on the first tables only. Support vector
 machines are often more accurate with all labels.
 

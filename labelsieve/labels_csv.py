@@ -158,7 +158,8 @@ def read_labels(path: Path, classes: object = ()) -> LabelColumns:
     try:
         table = read_arrow(path, types=types, columns=LabelRow._fields)
     except InputError as error:
-        raise InputError(f"{error}; labelsieve did not write this labels.csv: run `labelsieve select` again") from None
+        advice = "another version or program wrote this labels.csv: select again with another --out"
+        raise InputError(f"{error}; {advice}") from None
     table = table.unify_dictionaries().combine_chunks()
     names = {column: _dictionary(table, column) for column in coded}
 

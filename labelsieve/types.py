@@ -194,6 +194,7 @@ class Store(ABC):
     codes: int = 1
     plain: int = 0
     mirrors: bool = False
+    averages_views: bool = False  # set it to average over two views in scoring, if pictures of one size are mirrored
     scale: Tensor | None = None  # per channel of pictures: a batch holds pixel * scale + offset, pixel is 0 to 255
     offset: Tensor | None = None
     centre: Tensor | None = None  # the mean row, if the samples are rows of numbers
@@ -219,9 +220,6 @@ class Store(ABC):
 
     def expect(self, index_batches: Iterable[Any], code_batches: Iterable[Any]) -> None:  # noqa: B027
         """Receive the batches that training will ask for next, so that a streaming store can read ahead."""
-
-    def average_views(self) -> None:  # noqa: B027
-        """Let scoring average over several views of a sample, if the store can and training has such views."""
 
     def disable_mirroring(self) -> None:
         """Stop mirroring samples."""

@@ -12,7 +12,7 @@ COMMANDS = {
     "corrupt": "Write a CSV file (columns id, label and true) in which some labels are replaced with wrong ones.",
     "select": "Select the samples whose labels are probably right and list the suspects.",
     "train": "Train the model of a run, using its selection.",
-    "run": "Select the samples whose labels are probably right, train a model on them and write a report.",
+    "run": "Select the samples whose labels are probably right, train a model and write a report.",
     "predict": "Write the id, the predicted class and its probability for every sample of SOURCE to a CSV file.",
     "plan": "Estimate the time, memory and disk space of a run from a short measurement.",
     "report": "Write RUN/report.html, a single file with the estimated noise, the confused classes and the suspects.",

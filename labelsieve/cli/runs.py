@@ -134,7 +134,7 @@ def run(
     settings: Annotated[RunSettings, Flat] = RunSettings(),
     output: Output = Output(),
 ) -> None:
-    """Select the samples whose labels are probably right, train a model on them and write a report. Run the same
+    """Select the samples whose labels are probably right, train a model and write a report. Run the same
     command again to resume a stopped run.
 
     Parameters

@@ -32,8 +32,6 @@ from labelsieve.types import IntArray, LabelledData
 
 Pictures = NDArray[np.uint8]
 
-PARTS = ("train", "test")
-
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 CIFAR10N_LABELS = {
     "worse": "worse_label",
@@ -145,8 +143,13 @@ def files(spec: str) -> list[Path]:
     """Return the files that `load` may read."""
     name, folder, _ = _parse(spec)
     layout = _LAYOUTS["cifar100" if name == "cifar100" else "cifar10"]
-    batches = [file for part in PARTS for file in _batches(folder, layout, part)]
+    batches = [file for part in parts_of(name) for file in _batches(folder, layout, part)]
     return [*batches, folder / HUMAN] if name == "cifar10n" else batches
+
+
+def parts_of(name: str) -> tuple[str, ...]:
+    """The splits of a data set; people labelled the training pictures only."""
+    return ("train",) if name == "cifar10n" else ("train", "test")
 
 
 def _join(parts: Sequence[tuple[Pictures, IntArray]]) -> tuple[Pictures, IntArray]:
@@ -192,8 +195,7 @@ def load(spec: str, reading: ReadOptions = DEFAULTS, progress: Progress = SILENT
     """Read `cifar10:DIR`, `cifar100:DIR` or `cifar10n:DIR?labels=worse`."""
     name, folder, chosen = _parse(spec)
     base = "cifar10" if name == "cifar10n" else name
-    present = ("train",) if name == "cifar10n" else PARTS  # people labelled the training pictures only
-    parts = choose_splits(present, replace(reading, split=reading.split or "train"), spec, progress)
+    parts = choose_splits(parts_of(name), replace(reading, split=reading.split or "train"), spec, progress)
     read = [split(folder, base, part) for part in parts]
     x, y = read[0] if len(read) == 1 else _join(read)
     if name == "cifar10n":

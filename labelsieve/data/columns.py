@@ -189,8 +189,8 @@ def encoding_of(x: Any) -> Encoding | None:
 # ---------------------------------------------------------------- learning an encoding
 
 # A number with a currency sign, a unit or thousands separators: €48,463, 5 kg or 1'200; not a code such as #12 or 12B.
-_DIGITS, _SIGN = r"\d[\d.,' ]*", "[$¢£¥€₩₪₫₹₺₽฿%‰°]"
-AMOUNT = rf"{_SIGN}\s*{_DIGITS}|{_DIGITS}{_SIGN}|{_DIGITS}\s[^\W\d_]\w{{0,4}}|\d{{1,3}}([,' ]\d{{3}})+"
+_DIGITS, _SIGN, _UNIT = r"\d[\d.,' ]*", "[$¢£¥€₩₪₫₹₺₽฿%‰°]", r"[^\W\d_]\w{0,4}(/\w{1,3})?"
+AMOUNT = rf"[+-]?({_SIGN}\s*{_DIGITS}|{_DIGITS}{_SIGN}|{_DIGITS}\s{_UNIT}|\d{{1,3}}([,' ]\d{{3}})+)"
 ADVICE_ON_AMOUNTS = "remove units, currency signs and thousands separators to use its values as numbers"
 
 

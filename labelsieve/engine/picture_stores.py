@@ -121,15 +121,19 @@ class PictureStream(Store):
         self._expected: Iterator[Windows] | None = None
         self._now: Windows | None = None
         self._next: Windows | None = None
+        self._unexpected: Windows | None = None
 
     def expect(self, index_batches: Iterable[Indices], code_batches: Iterable[Indices]) -> None:
         """Read these batches ahead. `batch` is then called for them in order, for all networks or a few at a time."""
         pairs = zip(index_batches, code_batches, strict=True)
         self._expected = self._read(self._keys(_host(index), _host(code)) for index, code in pairs)
-        self._now = self._next = None
+        self._now = self._next = self._unexpected = None
 
     def batch(self, index: Indices, code: Indices) -> Tensor:
-        """Return one batch: an expected one if it was read ahead, else it is read now by all workers."""
+        """Return one batch: an expected one if it was read ahead, else it is read now by all workers.
+
+        The last one that was not expected is kept, because scoring asks for other views of the same pictures.
+        """
         codes = _host(code)
         keys = self._keys(_host(index), codes)
         for _ in range(2):
@@ -142,7 +146,9 @@ class PictureStream(Store):
             if self._next is None or not self._next.hold(self._with_padding(keys, self._next)):
                 break
             self._now, self._next = self._next, None
-        return self._compose(self._read_now(keys), keys, codes)
+        if self._unexpected is None or not self._unexpected.hold(keys):
+            self._unexpected = self._read_now(keys)
+        return self._compose(self._unexpected, keys, codes)
 
     def _read_now(self, keys: IntArray) -> Windows:
         """Read windows that were not announced, with all workers."""
@@ -201,7 +207,7 @@ class PictureStream(Store):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._expected = self._now = self._next = None
+        self._expected = self._now = self._next = self._unexpected = None
         self.close()
 
 

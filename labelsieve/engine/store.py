@@ -54,7 +54,6 @@ class ShiftedPictures(Store):
     scale: Tensor
     offset: Tensor
     score_shifts: tuple[int, ...] = (0,)  # scoring averages over pictures shifted along the diagonal by these
-    averages_views: bool = False  # whether scoring averages over two views instead
 
     def __init__(
         self,
@@ -90,14 +89,9 @@ class ShiftedPictures(Store):
 
     @property
     def views(self) -> tuple[int, ...]:
-        if (
-            self.averages_views and self.mirrors and self.shift
-        ):  # nearly as good as six views: benchmarks/prediction-views.md
+        if self.averages_views and self.mirrors and self.shift:  # two are enough: benchmarks/prediction-views.md
             return self.shifted(1, 1), self.shifted(-1, -1) + self.span**2
         return tuple(self.shifted(by, by) for by in self.score_shifts)
-
-    def average_views(self) -> None:
-        self.averages_views = not self.streams  # a stream would read every picture again
 
     def shifted(self, down: int, right: int) -> int:
         """Return the code that shifts pictures by this number of pixels."""

@@ -116,7 +116,7 @@ class PictureArrays(ExperimentData):
         """Return the test pictures as `predict` reads them: in several views."""
         assert isinstance(training, PictureStore)
         store = stage_pictures(self.test_pictures, training.device, statistics=(training.mean, training.std))
-        store.average_views()
+        store.averages_views = True
         return store
 
     def thumbnails(self, indices: NDArray[Any]) -> NDArray[np.uint8]:

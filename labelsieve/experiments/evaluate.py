@@ -34,6 +34,11 @@ def accuracy_results(data: PictureArrays, watched: Predictions, last_epochs: int
     }
 
 
+def prediction_accuracy(data: PictureArrays, predicted: IntArray) -> float:
+    """Share of the test pictures whose class is predicted."""
+    return float(np.mean(predicted == data.test_labels()))
+
+
 def theory_results(
     data: PictureArrays, cell: Cell, given: IntArray, held_out: IntArray, predicted: IntArray
 ) -> dict[str, Any]:

@@ -290,6 +290,7 @@ FINISH_GOALS = {"resnet32": (92.0, 90.0, 75.0, 91.0, 91.0), "preact-resnet18": (
 def finish_table(found: list[Record], scale: Scale) -> str:
     """A row for each network and noise, and for each choice of settings and epochs that was run."""
     rows, notes = [], render.Footnotes()
+    with_views = any("predict_accuracy" in record["results"] for record in found)  # not in older records
     for network in scale.finish_networks:
         for place, noise in enumerate(scale.finish_noises):
             same = [r for r in found if r["cell"]["network"] == network and render.noise_of(r) == noise]
@@ -301,21 +302,25 @@ def finish_table(found: list[Record], scale: Scale) -> str:
                     judged = [record for record in group if when in record["results"]]
                     row += [summarise(judged, when, key).text(3) for key in ("auroc", "calibration_error")]
                 row.append(f"{np.mean([record['seconds'] for record in group]) / 60:.1f}")
-                views = [record for record in group if "accuracy_of_views" in record["results"]]
-                of_views = f"{summarise(views, 'accuracy_of_views').text(2, 100)} ({len(views)})" if views else "-"
-                rows.append([*row, of_views])
+                if with_views:
+                    views = [record for record in group if "predict_accuracy" in record["results"]]
+                    row.append(f"{summarise(views, 'predict_accuracy').text(2, 100)} ({len(views)})" if views else "-")
+                rows.append(row)
     header = [
         "network", "noise", "accuracy", "goal", "seeds", "AUROC before", "ECE before", "AUROC after", "ECE after",
-        "minutes", "accuracy of `predict` (seeds)",
+        "minutes", *["accuracy of `predict` (seeds)"] * with_views,
     ]  # fmt: skip
+    of_views = (
+        "`predict` averages over two views of a picture; the first accuracy is that of the picture alone "
+        "(-: the record is older). "
+    )
     return (
         f"{markdown(header, rows)}\n{notes.lines()}\n"
         "Accuracy of the last epoch on the clean test set, in %, mean of the networks; mean ± standard deviation over "
-        "seeds. `predict` averages over several views of a picture; the first accuracy is that of the picture alone "
-        "(-: the record is older). AUROC and calibration error (ECE) of the suspicion of the labels, before and after "
-        "the training. The values after it are computed from the losses in the .npz file of a record, if it has them. "
-        "Nothing about the noise is known, and no test label is used. Minutes of the training, without the selection; "
-        "trainings that share a GPU take longer."
+        f"seeds. {of_views * with_views}AUROC and calibration error (ECE) of the suspicion of the labels, before and "
+        "after the training. The values after it are computed from the losses in the .npz file of a record, if it has "
+        "them. Nothing about the noise is known, and no test label is used. Minutes of the training, without the "
+        "selection; trainings that share a GPU take longer."
     )
 
 

@@ -185,8 +185,8 @@ def train_cells(cells: list[Cell], context: ExperimentContext, folder: Path) -> 
     methods = [by_settings.setdefault((cell.method, cell.settings), build_method(cell)) for cell in cells]
     schedule, factory = build_schedule(first), create_network(first.network, context.store.shape, data.classes)
     plans = [build_plan(cell, context) for cell in cells]
-    title = f"{len(cells)} cells, first {first.id}"
-    with Stopwatch(folder) as watch, context.progress.epochs(title, first.epochs) as on_epoch:
+    title, epochs = f"{len(cells)} cells, first {first.id}", max(method.epochs(first.epochs) for method in methods)
+    with Stopwatch(folder) as watch, context.progress.epochs(title, epochs) as on_epoch:
         trained = train(
             context.store,
             factory,
@@ -256,7 +256,7 @@ def _evaluate(cell: Cell, context: ExperimentContext, result: Trained, schedule:
     arrays: Arrays = {"predicted_test": watched[-1]}
     results["watched_sha256"] = records.digest(watched)
     if cell.kind == FINISH:
-        results["accuracy_of_views"] = _accuracy_of_views(cell, data, context.store, result)
+        results["predict_accuracy"] = _predict_accuracy(cell, data, context.store, result)
     if cell.kind not in THEORY_KINDS:
         return arrays, results | evaluate.accuracy_results(data, watched, schedule.epochs) | by_epoch
     assert result.scores is not None and result.plan.score is not None
@@ -266,11 +266,11 @@ def _evaluate(cell: Cell, context: ExperimentContext, result: Trained, schedule:
     return arrays, results | evaluate.confusion_results(data, cell, watched[-1, 0])
 
 
-def _accuracy_of_views(cell: Cell, data: PictureArrays, training: Store, result: Trained) -> float:
+def _predict_accuracy(cell: Cell, data: PictureArrays, training: Store, result: Trained) -> float:
     """The test accuracy of the mean prediction of all networks and views, as `labelsieve predict` computes it."""
-    factory, labels = create_network(cell.network, training.shape, data.classes), data.test_labels()
-    chunks = mean_probabilities(data.prediction_store(training), factory, result.states, np.arange(len(labels)))
-    return float(np.mean(np.concatenate([p.argmax(axis=1) for _, p in chunks]) == labels))
+    factory, store = create_network(cell.network, training.shape, data.classes), data.prediction_store(training)
+    chunks = mean_probabilities(store, factory, result.states, np.arange(len(store)))
+    return evaluate.prediction_accuracy(data, np.concatenate([p.argmax(axis=1) for _, p in chunks]))
 
 
 def _judge(cell: Cell, context: ExperimentContext, result: Trained, judges_labels: bool, results: Results) -> Arrays:

@@ -75,12 +75,13 @@ def sampling_errors(number: int, checked: int, size: int) -> tuple[float, float]
     return (low if number else 0.0), (high if number < checked else 0.0)
 
 
-def hits_in_rest(number: int, checked: int, size: int, left: int) -> tuple[float, float]:
+def hits_in_rest(number: int, checked: int, left: int) -> tuple[float, float]:
     """How many hits the `left` samples of a group without a decision have, and how much smaller this number may be.
 
-    The sample is known, so an error in the number of hits in the whole group is one in the rest.
+    The `checked` ones are known, so an error in the number of hits in both together is one in the rest.
     """
-    return left * number / checked, size * sampling_errors(number, checked, size)[0]
+    rest, together = left * number / checked, checked + left
+    return rest, min(rest, together * sampling_errors(number, checked, together)[0])
 
 
 class Expected(NamedTuple):
@@ -306,7 +307,7 @@ class Facts:
             if not left:
                 continue
             if len(sample) and is_known(len(sample), len(rows)):
-                rest, error = hits_in_rest(int(hits(sample, self.log).sum()), len(sample), len(rows), left)
+                rest, error = hits_in_rest(int(hits(sample, self.log).sum()), len(sample), left)
                 number, least, squares = number + rest, least + rest, squares + error**2
                 decisions += len(sample)
             else:

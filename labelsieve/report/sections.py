@@ -86,13 +86,13 @@ def _scrolling(content: Markup, label: str) -> Markup:
 
 def headline(facts: Facts) -> str:
     found, total, ratio = len(facts.suspects), len(facts.columns), facts.noise_ratio
+    if (checked := facts.checked_noise) is not None and not checked.unchecked:
+        ends = f"{percent(checked.low, 0)} to {percent(checked.high, 0)}"
+        return f"About {percent(checked.ratio, 0)} of the labels are wrong ({ends}, by your random decisions)."
     if facts.why_unknown is not None:
         return f"The share of wrong labels is unknown: {WHY_UNKNOWN[facts.why_unknown].reason}."
     if ratio is None:
         return f"{counted(found, 'label')} of {total:,} may be wrong." if found else "No label looks wrong."
-    if (checked := facts.checked_noise) is not None and not checked.unchecked:
-        ends = f"{percent(checked.low, 0)} to {percent(checked.high, 0)}"
-        return f"About {percent(checked.ratio, 0)} of the labels are wrong ({ends}, by your random decisions)."
     if facts.rough_noise is not None:
         low, high = (percent(end, 0) for end in facts.rough_noise)
         if low == percent(0.0, 0):

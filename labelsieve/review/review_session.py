@@ -302,7 +302,7 @@ class ReviewSession:
     def check(self, confidence: float) -> dict[str, Any]:
         """What accepting all suggestions from `confidence` on would do, and how far the random samples agree."""
         if self.spot_check is None or self.why_unknown is not None:
-            why = "this run has no probabilities" if self.why_unknown is None else WHY_UNKNOWN[self.why_unknown]
+            why = "this run has no probabilities" if self.why_unknown is None else WHY_UNKNOWN[self.why_unknown].reason
             raise InputError(f"{why}: suggestions must be reviewed one by one")
         groups = {}
         for group in Group:

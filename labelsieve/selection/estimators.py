@@ -289,7 +289,7 @@ class INCV(Selector):
     False
     >>> sorted(map(int, incv.suspicion_.argsort()[-5:]))
     [0, 1, 2, 3, 4]
-    >>> incv.predict(X[:3]).tolist()  # the same type of classifier, trained on labels that are probably right
+    >>> incv.predict(X[:3]).tolist()  # the same type of classifier
     [0, 0, 0]
     >>> frame = incv.to_frame()  # one row per sample
     """

@@ -175,7 +175,7 @@ class Model:
             store = self.reader.store(data, chosen, augment=self.augment)
         except (KeyError, IndexError, TypeError) as problem:
             raise InputError(f"the model file is damaged ({problem!r}); train again") from None
-        store.average_views()
+        store.averages_views = True
         chunks = mean_probabilities(store, factory, self.states, np.arange(len(data)))
         return np.concatenate([p for _, p in chunks])
 

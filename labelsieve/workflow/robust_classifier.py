@@ -195,7 +195,7 @@ class RobustClassifier(MostLikelyClass, ClassifierMixin, BaseEstimator):  # type
         check_is_fitted(self, "networks_")
         data = self._samples(without_torch(X))
         store: Store = self._reader.store(data, torch.device("cpu"), augment=self.augment_)
-        store.average_views()
+        store.averages_views = True
         networks = self.networks_ if self.together else self.networks_[:1]
         found = np.empty((len(store), len(self.classes_)))
         for start in range(0, len(store), ROWS_PER_BLOCK):

@@ -111,7 +111,7 @@ class RunResult:
 
 
 def run(source: str | Path, *, out: str | Path | None = None, **options: Any) -> RunResult:
-    """Select the samples whose labels are probably right, train a model on them and write a report.
+    """Select the samples whose labels are probably right, train a model and write a report.
 
     This function does the same as the command `labelsieve run`. To resume a stopped run, call it again with the same
     options.

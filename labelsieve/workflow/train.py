@@ -329,8 +329,8 @@ def train_classifier(run: RunFolder, data: LabelledData, settings: TrainSettings
     selection = read_selection(run, data)
     if selection is None:
         raise InputError(f"{run.path} has no selection; run `labelsieve select` first")
-    not_stored = selector != name and (selector in CLASSIFIERS or ":" in selector)
-    model = f"{name}, because {selector} cannot be stored," if not_stored else name
+    replaced = selector != name and (selector in CLASSIFIERS or ":" in selector)
+    model = f"{name} instead of {selector}" if replaced else name
     features = data.features()
     x = np.asarray(features.x)
     with run.work("train", began):
@@ -339,7 +339,7 @@ def train_classifier(run: RunFolder, data: LabelledData, settings: TrainSettings
         if name == TEXT:  # pairs of words help to find wrong labels, not to predict (banking77, no stored page)
             classifier.set_params(tfidfvectorizer__analyzer=single_words)
         samples = TrainingSet.choose(classifier, data.y, selection)
-        progress.note(Note.of(NoteKind.CLASSIFIER_STARTED, model=model, samples=samples))
+        progress.note(Note.of(NoteKind.CLASSIFIER_STARTED, model=model, samples=str(samples)))
         refit = Refit.train(classifier, x, data.y, samples, settings.seed)
         arrays = to_arrays(name, refit.model)
         shape = arrays["idf"].shape if features.kind == "text" else x.shape[1:]

@@ -361,7 +361,8 @@ def test_a_text_that_was_read_as_a_category_is_named_again_where_nothing_was_lea
             file.write(f"{i:03}th {' '.join(rng.choice(words[kind], 2))},{rng.random():.3f},{kind}\n")
     assert run("select t.csv --out numbers".split()) == 0
     text = capsys.readouterr()
-    assert "by chance" in text.out and "--text-column message" in text.err and "--text-column message" in text.out
+    assert json.loads((here / "numbers" / "summary.json").read_text())["noise_known"] is False
+    assert "--text-column message" in text.err and "--text-column message" in text.out
     assert run("select t.csv --out texts --text-column message".split()) == 0
     assert "--text-column" not in capsys.readouterr().out
 

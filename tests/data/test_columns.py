@@ -57,7 +57,7 @@ def test_other_texts_among_numbers_are_missing_in_prediction_too(tmp_path: Path)
         load(tmp_path / "n.csv", ["a", "2024-01-01"], **new)
 
 
-@pytest.mark.parametrize("form", ["€{}", "{} m²", "${}.50", "{} %", "1'{}"])
+@pytest.mark.parametrize("form", ["€{}", "{} m²", "-${}.50", "{} %", "1'{}", "{} km/h"])
 @pytest.mark.parametrize("different", [7, 60, 120])
 def test_a_note_explains_that_amounts_are_not_read_as_numbers(tmp_path: Path, form: str, different: int) -> None:
     rows = ["a,b,label", *(f"{form.format(200 + i % different)},{i % 7},{'xy'[i % 2]}" for i in range(120))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -106,6 +107,25 @@ def test_a_stream_gives_the_batches_of_pictures_in_memory(
             assert torch.equal(stream.batch(torch.as_tensor(i), torch.as_tensor(c)), expected)
         plain = torch.arange(4)[None], torch.full((1, 4), held.plain)
         assert torch.equal(stream.batch(*plain), held.batch(*plain))  # not expected
+        held.averages_views = stream.averages_views = True
+        assert len(stream.views) == 2
+        reads = counted_calls(monkeypatch, stream, "_read_now")
+        for view in stream.views:
+            moved = torch.arange(4, 8)[None], torch.full((1, 4), view)
+            assert torch.equal(stream.batch(*moved), held.batch(*moved))
+        assert len(reads) == 1  # both views of a picture that was read once
+
+
+def counted_calls(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[Any]:
+    """The arguments of each call of a method from now on."""
+    calls, method = [], getattr(owner, name)
+
+    def call(*args: Any) -> Any:
+        calls.append(args)
+        return method(*args)
+
+    monkeypatch.setattr(owner, name, call)
+    return calls
 
 
 @pytest.mark.parametrize("model", ["edges", "small-cnn --epochs 1"])

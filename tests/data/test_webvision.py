@@ -263,7 +263,7 @@ def test_missing_parts(copy: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("query", "message"),
-    [("colour=1", "unknown"), ("classes=0", "whole number"), ("subset=bing", "google")],
+    [("colour=1", "colour"), ("classes=0", "whole number"), ("subset=bing", "google")],
 )
 def test_bad_settings(made: Path, query: str, message: str) -> None:
     with pytest.raises(InputError, match=message):

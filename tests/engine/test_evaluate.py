@@ -177,7 +177,7 @@ def test_predictions_average_over_a_shifted_and_a_mirrored_view():
     pictures = np.random.default_rng(0).integers(0, 256, (5, 16, 16, 3), dtype=np.uint8)
     seen = stage_pictures(pictures)
     assert seen.views == (seen.plain,)
-    seen.average_views()
+    seen.averages_views = True
     index = torch.arange(5)[None]
     first, second = (seen.batch(index, torch.full_like(index, view)) for view in seen.views)
     plain = seen.batch(index, torch.full_like(index, seen.plain))
@@ -186,5 +186,5 @@ def test_predictions_average_over_a_shifted_and_a_mirrored_view():
     seen.disable_mirroring()
     assert seen.views == (seen.plain,)
     fixed = stage_pictures(pictures, augment=False)
-    fixed.average_views()
+    fixed.averages_views = True
     assert fixed.views == (fixed.plain,)

@@ -44,7 +44,9 @@ def test_a_smoke_run(tmp_path):
     results = json.loads(path.read_text())["results"]
     for when in ("before", "after"):
         assert 0 <= results[when]["auroc"] <= 1 and 0 <= results[when]["calibration_error"] <= 1
-    assert "small" in (tmp_path / "tables" / "finish.md").read_text()
+    assert results["predict_accuracy"] == pytest.approx(results["test_accuracy"], abs=0.15)
+    table = (tmp_path / "tables" / "finish.md").read_text()
+    assert "small" in table and f"{100 * results['predict_accuracy']:.2f}" in table
     started = path.stat().st_mtime_ns
     assert reproduce("finish", options)["left"] == []
     assert path.stat().st_mtime_ns == started

@@ -389,14 +389,20 @@ def test_the_least_share_of_a_sample_is_the_low_end_of_its_interval(right, check
     assert sampling_errors(right, checked, checked) == (0.0, 0.0)
 
 
-@pytest.mark.parametrize(("size", "hits"), [(25, 12), (30, 15), (40, 20), (400, 300)])
-def test_the_least_number_of_hits_in_the_rest_is_rarely_too_high(size, hits):
+@pytest.mark.parametrize(
+    ("size", "hits", "left"), [(25, 12, 5), (30, 15, 10), (40, 20, 20), (400, 300, 380), (400, 300, 30), (400, 300, 8)]
+)
+def test_the_least_number_of_hits_in_the_rest_is_rarely_too_high(size, hits, left):
+    """`left` of the samples that were not checked have no decision."""
     rng = np.random.default_rng(0)
     too_high = 0
     for number in rng.hypergeometric(hits, size - hits, 20, 2_000).tolist():
-        rest, error = hits_in_rest(number, 20, size, size - 20)
-        too_high += rest - error > hits - number
+        rest, error = hits_in_rest(number, 20, left)
+        in_rest = rng.hypergeometric(hits - number, size - hits - (20 - number), left)
+        too_high += rest - error > in_rest
     assert too_high < 0.04 * 2_000  # an end of a 95 % interval: 2.5 %
+    rest, error = hits_in_rest(15, 20, left)
+    assert rest - error > 0.2 * left  # not so low that it says nothing
 
 
 def test_report_review_and_export_expect_the_same_number_of_right_suggestions(runs, tmp_path):
