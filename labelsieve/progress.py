@@ -193,6 +193,9 @@ class Stage:
     def show(self, **numbers: float) -> None:
         """Show numbers such as the loss."""
 
+    def end_early(self) -> None:
+        """The work ended before the total, which was a maximum."""
+
 
 class PlainStage(Stage):
     """Prints a line when the remaining time is first known, later ones at growing intervals, and one at the end."""
@@ -223,6 +226,9 @@ class PlainStage(Stage):
 
     def show(self, **numbers: float) -> None:
         self.numbers |= numbers
+
+    def end_early(self) -> None:
+        self.pace.total = self.pace.done
 
     def line(self, *, last: bool = False) -> None:
         pace = self.pace
@@ -255,6 +261,9 @@ class BarStage(Stage):
     def show(self, **numbers: float) -> None:
         self.numbers |= numbers
         self.bar.update(self.task, numbers="  ".join(_shown(self.numbers)))
+
+    def end_early(self) -> None:
+        self.bar.update(self.task, total=self.bar.tasks[self.task].completed)
 
 
 def in_notebook() -> bool:
@@ -354,7 +363,7 @@ class Progress:
 
             trainer.on_trained = on_trained
             yield
-            stage.advance(max(0, samples - done))  # a selection may stop before the maximum
+            stage.end_early()  # a selection may stop before its last iteration
 
 
 SILENT = Progress(silent=True)

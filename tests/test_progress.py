@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -119,3 +120,13 @@ def test_a_note_goes_above_the_bar() -> None:
 def test_numbers_with_nouns() -> None:
     assert counted(1, "sample") == "1 sample"
     assert counted(2000, "class", "classes") == "2,000 classes"
+
+
+@pytest.mark.parametrize("stream", [io.StringIO, Terminal])
+def test_a_selection_that_stops_early_shows_only_the_samples_it_trained_on(stream: type[io.StringIO]) -> None:
+    shown = stream()
+    trainer, job = SimpleNamespace(epochs=0), SimpleNamespace(train=range(30))
+    with Progress(stream=shown).trainings(trainer, 120):
+        trainer.on_trained(job)
+        trainer.on_trained(job)
+    assert "60/60" in shown.getvalue() and "120/120" not in shown.getvalue()

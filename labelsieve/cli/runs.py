@@ -198,8 +198,9 @@ def plan(
 
 def print_dry_run(source: str, out: Path | None, settings: RunSettings, output: Output) -> None:
     """Print what `run` would do: the state of its stages, and the plan."""
-    from labelsieve.workflow.run import plan_source
+    from labelsieve.workflow.run import check_resumable, plan_source
 
+    check_resumable(source, out, settings)
     found = plan_source(source, out, settings, PlanRequest(), output.progress())
     output.say(
         f"{found['run']}: {found['samples']:,} samples, {found['classes']} classes, {found['skipped']:,} skipped",

@@ -22,10 +22,11 @@ from labelsieve.data.npz import read_arrays
 from labelsieve.data.table_file import TableFile
 from labelsieve.errors import InputError, first_line
 from labelsieve.files import regular_file
+from labelsieve.progress import SILENT, Progress, counted
 from labelsieve.types import LabelledData
 
 
-def read_predictions(path: Path, data: LabelledData) -> NDArray[Any]:
+def read_predictions(path: Path, data: LabelledData, progress: Progress = SILENT) -> NDArray[Any]:
     """Probabilities of shape [samples, classes]. An .npy file is mapped, not read."""
     kind = path.suffix.lower()
     if not path.is_file():
@@ -38,7 +39,7 @@ def read_predictions(path: Path, data: LabelledData) -> NDArray[Any]:
         raise InputError("use an .npy, .npz, .csv or .parquet file")
     if probs.ndim != 2 or probs.dtype.kind not in "fiub":
         raise InputError(f"{path}: expected numbers with one row per sample, got shape {probs.shape}")
-    return _order_columns(_order_rows(probs, ids, data, path), classes, data, path)
+    return _order_columns(_order_rows(probs, ids, data, path, progress), classes, data, path)
 
 
 def _arrays(path: Path) -> tuple[NDArray[Any], Sequence[Any] | None, Sequence[Any] | None]:
@@ -68,7 +69,7 @@ def _table(path: Path, names: Sequence[str]) -> tuple[NDArray[Any], Sequence[Any
 
 
 def _order_rows(
-    probs: NDArray[Any], ids: Sequence[Any] | None, data: LabelledData, path: Path
+    probs: NDArray[Any], ids: Sequence[Any] | None, data: LabelledData, path: Path, progress: Progress
 ) -> NDArray[Any]:  # fmt: skip
     """The rows in the order of the samples."""
     if ids is None:
@@ -83,6 +84,10 @@ def _order_rows(
         raise InputError(f"{path} has {len(probs):,} rows of predictions, but {len(ids):,} ids")
     known = unique_ids(ids, where=str(path)).tolist()
     order = _positions(data.ids.tolist(), known, f"{path} has no prediction for the sample")
+    others = len(set(known).difference(data.ids.tolist(), (skipped.id for skipped in data.skipped)))
+    if others:
+        rows = counted(others, "row belongs", "rows belong")
+        progress.note(f"{path}: {rows} to no sample of {data.name}: check that these are its predictions")
     return probs[np.array(order, dtype=np.int64)]
 
 

@@ -277,16 +277,18 @@ class DecodeCache:
 def provisional_cache(folder: Path, *, begun: bool) -> Iterator[Callable[[], None]]:
     """Decode pictures into `folder` before it is known whether they belong to the run.
 
-    Call the yielded function when they do: all other sets are removed. If a run that was `begun` refuses them
-    (InputError), the new sets are removed instead, and the next start finds the run's own.
+    Call the yielded function when they do: all other sets are removed, as far as it is known which one is used. If a
+    run that was `begun` refuses them (InputError), the new sets are removed instead, and the next start finds the run's
+    own.
     """
     before, accepted = set(folder.glob(CACHE_NAMES)), False
+    _last_used.pop(folder.absolute(), None)
 
     def accept() -> None:
         nonlocal accepted
         accepted = True
         key = _last_used.get(folder.absolute())
-        if key is not None:
+        if key is not None or not begun:  # a refused start may have left the pictures of another source
             _remove(path for path in folder.glob(CACHE_NAMES) if path.name.partition(".")[0] != f"pictures-{key}")
 
     try:

@@ -7,6 +7,7 @@ TARGET-status.csv the pictures whose label was not decided.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -21,7 +22,7 @@ from labelsieve.csv_files import make_harmless, write_csv
 from labelsieve.data.decode import turn_upright
 from labelsieve.data.pictures import EXTENSIONS
 from labelsieve.errors import InputError
-from labelsieve.files import copy_file, read_bytes, sweep, sync_folder, visible_names, write_text, written_as
+from labelsieve.files import copy_file, read_bytes, read_text, sweep, sync_folder, visible_names, write_json, written_as
 from labelsieve.labels_csv import LabelColumns, number_cell
 from labelsieve.report.samples import Samples
 from labelsieve.types import IntArray
@@ -30,7 +31,7 @@ RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{i}" for port in ("com", "lpt"
 MAX_NAME_BYTES = 150  # file systems allow 255; a temporary name and a suffix are added
 STATUS_COLUMNS = ("file", "id", "label", "suggested", "suspicion", "status")
 TEMPORARY = "labelsieve"  # in the names of temporary folders: other hidden files beside the target are not ours
-MARK = ".labelsieve-export"  # marks an export with folders inside class folders, which may be replaced
+LIST = ".labelsieve-export"  # lists the files of an export: a folder with other files is never replaced
 
 
 def safe_name(name: str) -> str:
@@ -114,7 +115,7 @@ class FolderExport:
 
     def _fill(self, partial: Path) -> None:
         partial.parent.mkdir(parents=True, exist_ok=True)
-        top, deep = Folder(partial), False
+        top, files = Folder(partial), []
         tops: dict[Path, Folder] = {}  # the folders that contain class folders
         for row in self.rows.tolist():
             id = self.columns.id(row)
@@ -122,19 +123,19 @@ class FolderExport:
             *folders, name = (parts[self.depth :] if self.depth else ()) or ("",)
             folder = top
             for split in parts[: self.depth - 1] if self.depth > 1 else ():
-                folder, deep = folder.folder(split), True
+                folder = folder.folder(split)
             tops[folder.path] = folder
             folder = folder.folder(self.columns.classes[int(self.labels[row])])
             for below in folders:
-                folder, deep = folder.folder(below), True
-            written = self._copy(row, id, folder, name)
+                folder = folder.folder(below)
+            written = self._copy(row, id, folder, name).relative_to(partial).as_posix()
+            files.append(written)
             if self.status is not None and self.status[row]:
                 columns = self.columns
                 labels = (columns.name(int(codes[row])) or "" for codes in (columns.label, columns.suggested))
-                suspicion, place = number_cell(columns.suspicion[row]), written.relative_to(partial).as_posix()
-                self._listed.append((place, id, *labels, suspicion, self.status[row]))
-        if deep:
-            write_text(partial / MARK, "written by labelsieve export, which may replace it with --force\n")
+                suspicion = number_cell(columns.suspicion[row])
+                self._listed.append((written, id, *labels, suspicion, self.status[row]))
+        write_json(partial / LIST, {"written by": "labelsieve export", "files": files})
         names = {name: folder.path.name for above in tops.values() for name, folder in above.folders.items()}
         self.renamed_classes = {name: folder for name, folder in names.items() if name != folder}
 
@@ -188,20 +189,18 @@ def _is_free(target: Path) -> bool:
 
 
 def _check_replaceable(target: Path) -> None:
-    """Raise InputError unless a folder can be an earlier export: class folders with pictures and nothing else."""
-    if target.is_symlink() or not target.is_dir():
-        raise InputError(f"{target} is not a folder of class folders; choose another --to")
-    mark = target / MARK
-    deep = mark.is_file() and not mark.is_symlink()
+    """Raise InputError unless a folder is an earlier export, and nothing was added to it."""
+    try:
+        written = set() if target.is_symlink() else {*json.loads(read_text(target / LIST))["files"], LIST}
+    except (InputError, OSError, ValueError, KeyError, TypeError):
+        written = set()
     for below in target.rglob("*"):
-        depth = len(below.relative_to(target).parts)
-        if below.is_dir() and not below.is_symlink():
-            fine = depth == 1 or deep
-        else:
-            fine = (depth == 2 or (deep and depth > 2)) and below.suffix.lower() in EXTENSIONS
-        if not fine and below != mark:
+        folder = below.is_dir() and not below.is_symlink()
+        if not folder and below.relative_to(target).as_posix() not in written:
+            what = f"contains {below.name}, which" if written else "is a folder that"
             raise InputError(
-                f"{target} contains other files than class folders with pictures ({below}); choose another --to"
+                f"{target} {what} `labelsieve export` did not write; --force replaces only earlier exports: choose "
+                "another --to"
             )
 
 

@@ -202,7 +202,8 @@ def train_run(run: Path, out: Path | None, settings: TrainSettings, progress: Pr
     trained = folder.stage_settings("train").get("train_method")
     if trained not in (None, settings.method) and settings.method != "auto":
         other = shlex.quote(f"{path}-{settings.method.rpartition(':')[2]}")
-        raise InputError(f"{path} contains a model trained with {trained}; use --out {other} to train another one")
+        what = "a model" if folder.state("train") == "done" else "an unfinished training"
+        raise InputError(f"{path} contains {what} with {trained}; use --out {other} for another method")
     note = decisions_note(RunFolder(run))
     if note is not None:
         progress.note(note)
@@ -227,6 +228,12 @@ def report_run(folder: RunFolder) -> None:
         folder.finish("report")
 
 
+def check_resumable(source: str, out: Path | None, settings: RunSettings) -> None:
+    """Raise InputError if the run folder belongs to a run with other settings."""
+    folder, _ = check_run(default_out(source, out), settings)
+    folder.check_settings("select", settings.recorded())
+
+
 def plan_source(
     source: str, out: Path | None, settings: RunSettings, request: PlanRequest, progress: Progress
 ) -> dict[str, Any]:
@@ -237,17 +244,21 @@ def plan_source(
     from labelsieve.engine.device import choose_device
     from labelsieve.workflow.plan import embed_some, plan_run
 
+    imported = time.monotonic()
     folder, labels = check_run(default_out(source, out), settings, request)
     with tempfile.TemporaryDirectory(prefix="labelsieve-") as scratch:
         data, model = read_to_embed(source, settings, progress, recorded={}, cache_dir=Path(scratch), labels=labels)
-        before, features = {"reading": time.monotonic() - began}, data
+        samples = request.samples or len(data)
+        growth = samples / len(data) if data.kind == "pictures" else 1.0  # tables and texts are read fast
+        before = {"reading": imported - began + growth * (time.monotonic() - imported)}
+        features = data
         if model is not None:
-            request = replace(request, samples=request.samples or len(data))
+            request = replace(request, samples=samples)
             features, per_second = embed_some(data, model, settings.device)
-            before["embed once"] = (request.samples or 0) / per_second
+            before["embed once"] = samples / per_second
         check_augment(features, settings.augment)
         if settings.predictions is not None:
-            read_stored_predictions(settings.predictions, data)
+            read_stored_predictions(settings.predictions, data, progress)
         settings = settings.for_samples(features, folder.record(), paper=settings.protocol == "paper")
         check_method(features, settings, choose_device(settings.device), paper=settings.protocol == "paper")
         plan = plan_run(features, settings, request, before=before)

@@ -59,7 +59,8 @@ def select_labels(
     """
     features = data.features()
     choice = choose_model(settings, features)
-    stored = read_stored_predictions(settings.predictions, data) if settings.predictions is not None else None
+    path = settings.predictions
+    stored = None if path is None else read_stored_predictions(path, data, progress)
     recorded = settings.recorded_with(choice, data)
     if stored is not None:
         recorded["predictions_sha256"] = stored.scores.sha256()
@@ -88,7 +89,7 @@ def select_labels(
         data.y, data.classes, settings=incv, seed=settings.seed, name=recorded["method"], groups=data.groups
     )
     with run.work("select", began):
-        with progress.trainings(trainer, len(data) * selection_passes(incv)):
+        with progress.trainings(trainer, len(data) * selection_passes(incv)) if stored is None else nullcontext():
             selection = drive_together([steps], trainer)[0]
         measured = None if true is None else measure(selection.selected, selection.suspicion, data.y, true)
         write_selection(run, data, selection, measured)
@@ -269,10 +270,10 @@ def measure_again(run: RunFolder, data: LabelledData, true: IntArray | None) -> 
     return True
 
 
-def read_stored_predictions(path: Path, data: LabelledData) -> StoredPredictions:
+def read_stored_predictions(path: Path, data: LabelledData, progress: Progress) -> StoredPredictions:
     """Return the trainer that answers with the probabilities of a file."""
     try:
-        return StoredPredictions(score_probabilities(data.y, read_predictions(path, data)))
+        return StoredPredictions(score_probabilities(data.y, read_predictions(path, data, progress)))
     except InputError as problem:
         raise InputError(f"--predictions {path}: {problem}") from None
 

@@ -191,6 +191,16 @@ def test_dry_run_writes_nothing(here: Path, capsys: pytest.CaptureFixture[str]) 
     assert "selection with forest" in words and "training of forest" in words
 
 
+def test_a_dry_run_refuses_other_settings_as_the_run_does(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table(here / "t.csv", n=60)
+    assert run("select t.csv --out run --model logistic --iterations 1".split()) == 0
+    line = "run t.csv --out run --model nearest --iterations 1"
+    assert run(line.split()) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert run([*line.split(), "--dry-run"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == said
+
+
 def test_dry_run_calls_what_is_left_out_as_the_run_does(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table(here / "t.csv", n=60)
     with (here / "t.csv").open("a") as file:

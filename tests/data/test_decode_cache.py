@@ -101,6 +101,17 @@ def test_a_run_that_has_none_keeps_none_that_it_refuses(folder: Path, tmp_path: 
     assert names(staged) == set()
 
 
+def test_a_new_run_without_pictures_removes_those_of_a_refused_start(folder: Path, tmp_path: Path) -> None:
+    staged = tmp_path / "staged"
+    with pytest.raises(InputError), provisional_cache(staged, begun=False):
+        load_source(str(folder), ReadOptions(cache_dir=staged))
+        raise InputError("a text model for pictures")
+    assert len(names(staged)) == 3
+    with provisional_cache(staged, begun=False) as take:
+        take()
+    assert names(staged) == set()
+
+
 def test_half_of_it_is_decoded_again(folder: Path, tmp_path: Path) -> None:
     staged = tmp_path / "staged"
     first = np.array(load_source(str(folder), ReadOptions(cache_dir=staged)).x)

@@ -12,6 +12,7 @@ import pytest
 
 from labelsieve.data.predictions import read_predictions
 from labelsieve.errors import InputError
+from labelsieve.progress import SILENT, RecordingProgress
 from labelsieve.types import LabelledData, Skipped
 
 PROBS = np.array([[0.7, 0.2, 0.1], [0.1, 0.6, 0.3], [0.25, 0.25, 0.5], [0.3, 0.3, 0.4]])
@@ -27,6 +28,18 @@ def written_csv(path: Path, header: list[str], rows: list[list[object]], delimit
     with path.open("w", newline="") as file:
         csv.writer(file, delimiter=delimiter).writerows([header, *rows])
     return path
+
+
+def test_rows_of_unknown_samples_are_noted(tmp_path: Path) -> None:
+    """They may be predictions for another source whose ids are row numbers, too."""
+    rows = [[f"r{i + 1}", *values] for i, values in enumerate([*PROBS.tolist(), [0.2, 0.2, 0.6], [0.1, 0.1, 0.8]])]
+    path = written_csv(tmp_path / "p.csv", ["id", *CLASSES], rows)
+    noted = RecordingProgress(SILENT)
+    np.testing.assert_array_equal(read_predictions(path, samples(), noted), PROBS)
+    assert len(noted.notes) == 1 and "2 rows" in str(noted.notes[0])
+    noted = RecordingProgress(SILENT)
+    read_predictions(path, samples(skipped=(Skipped("r5", "no label"), Skipped("r6", "no label"))), noted)
+    assert noted.notes == []
 
 
 def test_arrays(tmp_path: Path) -> None:

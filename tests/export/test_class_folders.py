@@ -227,7 +227,7 @@ def test_classes_that_collide_on_other_systems_are_listed(tmp_path, names):
     (run / "labels.csv").write_text(text)
     run.write_summary({**run.read_summary(), "classes": list(names)})
     done = export(run, to=tmp_path / "out")
-    folders = [path.name for path in (tmp_path / "out").iterdir()]
+    folders = [path.name for path in (tmp_path / "out").iterdir() if path.is_dir()]
     assert len({unicodedata.normalize("NFC", name).casefold() for name in folders}) == len(folders) == 2
     listed = runs.rows_of(tmp_path / "out-classes.csv")
     assert listed and all(row["class"] in names and row["folder"] in folders for row in listed)

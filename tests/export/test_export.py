@@ -178,7 +178,7 @@ def test_names_that_would_escape_are_made_safe(tmp_path):
     run.write_summary({**run.read_summary(), "classes": list(classes)})
     there = set(tmp_path.parent.glob("*"))
     export(run, what="selected", to=tmp_path / "out" / "inner")
-    folders = sorted(path.name for path in (tmp_path / "out" / "inner").iterdir())
+    folders = sorted(path.name for path in (tmp_path / "out" / "inner").iterdir() if path.is_dir())
     assert folders == ["_", "_.._evil", "_etc_passwd", "a_b_c"] and set(tmp_path.parent.glob("*")) == there
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["inner", "inner-classes.csv"]
     assert {row["class"]: row["folder"] for row in rows_of(tmp_path / "out" / "inner-classes.csv")} == {
@@ -267,18 +267,33 @@ def test_an_older_folder_is_replaced_by_force_and_kept_when_that_fails(tmp_path)
     assert fingerprint(tmp_path / "clean") == before
     picture.write_bytes(content)
     done = export(run, what="selected", to=tmp_path / "clean", force=True)
-    assert len(fingerprint(tmp_path / "clean")) == done.rows < len(before)
+    assert len(fingerprint(tmp_path / "clean")) - 1 == done.rows < len(before)  # without the list of the files
     assert sorted(path.name for path in tmp_path.iterdir()) == ["clean", "run", "shapes"]
 
 
-@pytest.mark.parametrize("other", ["notes.txt", "a/notes.txt", "a/b/c.png", "a/.hidden"])
-def test_force_never_removes_a_folder_with_other_things_in_it(tmp_path, other):
+@pytest.mark.parametrize("other", ["notes.txt", "a/notes.txt", "a/c.png", "a/b/c.png", "a/.hidden"])
+@pytest.mark.parametrize("exported", [False, True])
+def test_force_never_removes_files_that_export_did_not_write(tmp_path, other, exported):
     run = runs.pictures(tmp_path, n=8)
-    (tmp_path / "mine" / other).parent.mkdir(parents=True)
+    if exported:
+        export(run, what="cleaned", to=tmp_path / "mine")
+    (tmp_path / "mine" / other).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / "mine" / other).write_bytes(b"mine")
-    with pytest.raises(InputError, match="class folders with pictures"):
+    before = fingerprint(tmp_path / "mine")
+    with pytest.raises(InputError, match="did not write"):
         export(run, what="cleaned", to=tmp_path / "mine", force=True)
-    assert (tmp_path / "mine" / other).read_bytes() == b"mine"
+    assert fingerprint(tmp_path / "mine") == before
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", '{"files": 1}', "not JSON"])
+def test_force_does_not_replace_a_folder_whose_list_is_damaged(tmp_path, content):
+    run = runs.pictures(tmp_path, n=8)
+    export(run, what="cleaned", to=tmp_path / "clean")
+    (tmp_path / "clean" / ".labelsieve-export").write_text(content)
+    before = fingerprint(tmp_path / "clean")
+    with pytest.raises(InputError, match="did not write"):
+        export(run, what="cleaned", to=tmp_path / "clean", force=True)
+    assert fingerprint(tmp_path / "clean") == before
 
 
 def test_force_never_removes_the_originals(tmp_path):
