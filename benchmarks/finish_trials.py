@@ -4,12 +4,12 @@
         --settings "" --settings momentum=0.2 --settings momentum=0.2,temperature=0.75
 
 Trains on 40,000 of the 50,000 training pictures (fast selection first) and tests on the other 10,000. DATA has
-CIFAR-10; `--noise random2` and `worst` need CIFAR-10_human.pt in it: the label of one person, and of those of two
-people the wrong one if there is one. Needs a GPU: 80 epochs of eight ResNet-32 take about three minutes on an H200.
-The records in RESULTS are kept, so the same command continues or only prints the table. Settings of the views (mixup,
-strong, ...) cannot train together with others: give them in a command of their own. `--ratio 0.6` trains with a
-transition matrix of this noise ratio, from the same selections: how much does its estimate matter? `--repeats 3` and
-`--iterations 8` train from selections with more splits or iterations.
+CIFAR-10; `--noise random2` (or another set of CIFAR-10N) and `worst` need CIFAR-10_human.pt in it: the label of one
+person, and of those of two people the wrong one if there is one. Needs a GPU: 80 epochs of eight ResNet-32 take about
+three minutes on an H200. The records in RESULTS are kept, so the same command continues or only prints the table.
+Settings of the views (mixup, strong, ...) cannot train together with others: give them in a command of their own.
+`--ratio 0.6` trains with a transition matrix of this noise ratio, from the same selections: how much does its estimate
+matter? `--repeats 3` and `--iterations 8` train from selections with more splits or iterations.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from labelsieve.experiments.cells import (
     parse_seeds,
 )
 from labelsieve.experiments.datasets import PictureArrays, open_cifar10
-from labelsieve.experiments.paper import PAPER, PEOPLE, POSTERIOR, Noise
+from labelsieve.experiments.paper import PAPER, PEOPLE, PEOPLES_LABELS, POSTERIOR, Noise
 from labelsieve.experiments.runner import is_finished
 from labelsieve.experiments.train_cells import ExperimentContext
 from labelsieve.methods import incv_posterior
@@ -41,19 +41,21 @@ from labelsieve.progress import Progress
 from labelsieve.selection.noise_model import scale_transition
 
 HELD_OUT, SPLIT_SEED = 10_000, 2024
+WORST = "worst"
 
 
-def held_out(folder: Path, people: str = PEOPLE.pattern) -> PictureArrays:
+def held_out(folder: Path, noise: str) -> PictureArrays:
     """CIFAR-10 whose test part is a part of the training pictures."""
     whole = open_cifar10(folder)
-    labels = whole.people
-    if people == "worst" and labels is not None:
-        labels = np.where(labels == whole.true, human_labels(folder, "random3"), labels)
+    people = {name: human_labels(folder, name) for name in PEOPLES_LABELS if name == noise}
+    if noise == WORST:
+        labels = human_labels(folder, PEOPLE.pattern)
+        people[PEOPLE.pattern] = np.where(labels == whole.true, human_labels(folder, "random3"), labels)
     order = np.random.default_rng(SPLIT_SEED).permutation(len(whole.true))
     test, train = np.sort(order[:HELD_OUT]), np.sort(order[HELD_OUT:])
     return PictureArrays(
         whole.pictures[train], whole.true[train], whole.pictures[test], whole.true[test], whole.class_names, "held-out",
-        None if labels is None else labels[train],
+        {name: labels[train] for name, labels in people.items()},
     )  # fmt: skip
 
 
@@ -114,8 +116,7 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, help="of the selection; default: 4")
     parser.add_argument("--lockstep", type=int, default=40, help="twice the number of networks that train at once")
     arguments = parser.parse_args()
-    people = arguments.noise if arguments.noise in ("random2", "worst") else PEOPLE.pattern
-    noise = PEOPLE if people == arguments.noise else Noise.parse(arguments.noise)
+    noise = PEOPLE if arguments.noise == WORST else Noise.parse(arguments.noise)
     scale = replace(PAPER, finish_batch_size=arguments.batch_size)
     shared = results = arguments.results / arguments.noise
     if arguments.repeats != 1:
@@ -134,7 +135,7 @@ def main() -> None:
             iterations=arguments.iterations, settings=parse_settings(settings),
         )  # fmt: skip
         cells |= {cell.id: cell for cell in finish_cells(scale, request)}
-    data, commit = held_out(arguments.data, people), records.commit(None)
+    data, commit = held_out(arguments.data, arguments.noise), records.commit(None)
     selections = [cell for cell in cells.values() if cell.kind == FINISH_SELECTION and not is_finished(cell, shared)]
     if selections:
         run_cells.run_cells(

@@ -25,7 +25,8 @@ class ReproduceOptions:
     methods
         Methods of tables 1 and 2, separated by commas, in the order in which they run.
     settings
-        Noise settings, separated by commas, such as `symmetric-0.5,pair-0.4`.
+        Noise settings, separated by commas, such as `symmetric-0.5,pair-0.4`. Of finish also the label sets of
+        CIFAR-10N: `random1`, `random2`, `random3`, `aggregate`, `worse`.
     networks
         Networks of finish, separated by commas: `resnet32,preact-resnet18`. Default: all.
     epochs

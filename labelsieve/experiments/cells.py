@@ -117,10 +117,11 @@ class SweepRequest:
     def settings_of(self, method: str) -> tuple[tuple[str, Any], ...]:
         return tuple(sorted((key, value) for name, key, value in self.settings if name == method))
 
-    def choose(self, available: Sequence[Noise]) -> list[Noise]:
-        """Return the requested noise settings, by default all available ones."""
+    def choose(self, default: Sequence[Noise], more: Sequence[Noise] = ()) -> list[Noise]:
+        """Return the requested noise settings, by default those of `default`; `more` must be requested."""
         if self.noises is None:
-            return list(available)
+            return list(default)
+        available = (*default, *more)
         unknown = [f"{n.pattern}-{n.ratio:g}" for n in self.noises if n not in available]  # `key` rounds
         if unknown:
             names = ", ".join(noise.key for noise in available)
@@ -169,7 +170,7 @@ def finish_cells(scale: Scale, request: SweepRequest) -> list[Cell]:
     trainings = [
         _cell(FINISH, noise, POSTERIOR, seed, scale, request, network)
         for seed in request.seeds
-        for noise in request.choose(scale.finish_noises)
+        for noise in request.choose(scale.finish_noises, scale.finish_more_noises)
         for network in request.choose_networks(scale.finish_networks)
     ]
     return _with_selections(trainings, scale, request)

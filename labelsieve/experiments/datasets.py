@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from labelsieve.engine import PictureStore, Store, stage_pictures
 from labelsieve.errors import InputError
 from labelsieve.experiments import records
 from labelsieve.experiments.cells import Cell
-from labelsieve.experiments.paper import PEOPLE, Scale
+from labelsieve.experiments.paper import Scale
 from labelsieve.progress import SILENT, Progress
 from labelsieve.selection.splits import halves
 from labelsieve.types import IntArray, LabelledData
@@ -82,7 +83,7 @@ class PictureArrays(ExperimentData):
     _test_labels: IntArray = field(repr=False)
     class_names: tuple[str, ...]
     name: str
-    people: IntArray | None = None  # labels of PEOPLE
+    people: Mapping[str, IntArray] = field(default_factory=dict)  # labels that people gave, by `Noise.pattern`
 
     def test_labels(self) -> IntArray:
         return self._test_labels
@@ -91,10 +92,10 @@ class PictureArrays(ExperimentData):
         return records.digest(self.pictures, self.test_pictures)
 
     def given(self, cell: Cell) -> IntArray:
-        if cell.noise == PEOPLE:
-            if self.people is None:
-                raise InputError(f"{cell.id} needs people's labels: copy CIFAR-10_human.pt of CIFAR-10N to --data")
-            return self.people.copy()
+        if cell.noise.by_people:
+            if cell.noise.pattern not in self.people:
+                raise InputError(f"{cell.id} needs people's labels, which {self.name} does not have")
+            return self.people[cell.noise.pattern].copy()
         if cell.noise.pattern == "none" or cell.noise.ratio == 0:
             return self.true.copy()
         rng = np.random.default_rng([cell.seed, CORRUPTION])
@@ -123,14 +124,15 @@ class PictureArrays(ExperimentData):
         return np.asarray(self.pictures[indices])
 
 
-def open_cifar10(folder: Path | str | None) -> PictureArrays:
-    from labelsieve.data.cifar import CIFAR10_CLASSES, HUMAN, arrays, human_labels
+def open_cifar10(folder: Path | str | None, people: Iterable[str] = ()) -> PictureArrays:
+    """Read CIFAR-10, and the labels of CIFAR-10N with these names."""
+    from labelsieve.data.cifar import CIFAR10_CLASSES, arrays, human_labels
 
     if folder is None:
         raise InputError("give --data DIR, a folder with CIFAR-10; `labelsieve data fetch cifar10 --to DIR` creates it")
     x, y, x_test, y_test = arrays(folder)
-    people = human_labels(folder, PEOPLE.pattern) if (Path(folder) / HUMAN).is_file() else None
-    return PictureArrays(x, y, x_test, y_test, CIFAR10_CLASSES, "cifar10", people)
+    labels = {name: human_labels(folder, name) for name in people}
+    return PictureArrays(x, y, x_test, y_test, CIFAR10_CLASSES, "cifar10", labels)
 
 
 def synthetic(
@@ -275,8 +277,12 @@ def generate_webvision(folder: Path, side: int) -> Path:
     return folder
 
 
-def open_data(scale: Scale, folder: Path | None, work: Path, progress: Progress = SILENT) -> ExperimentData:
-    """Open the data of a protocol."""
+def open_data(
+    scale: Scale, folder: Path | None, work: Path, cells: Sequence[Cell], progress: Progress = SILENT
+) -> ExperimentData:
+    """Open the data of a protocol that these cells need."""
     if scale.data.startswith("webvision"):
         return open_webvision(scale, folder, work, progress)
-    return synthetic() if scale.data == "synthetic" else open_cifar10(folder)
+    if scale.data == "synthetic":
+        return synthetic()
+    return open_cifar10(folder, sorted({cell.noise.pattern for cell in cells if cell.noise.by_people}))

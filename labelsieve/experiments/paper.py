@@ -5,15 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from labelsieve.data.cifar import CIFAR10N_LABELS
 from labelsieve.errors import InputError
 from labelsieve.theory import Matrix, matrix
 
+# Labels that people gave to the training pictures of CIFAR-10, by their names in CIFAR-10N.
+PEOPLES_LABELS = ("random2", "random1", "random3", "aggregate", "worse")
 # The meaning of each noise pattern, written into every record.
 CONVENTIONS = {
+    **{
+        name: f"labels that people gave to the training pictures of CIFAR-10: {CIFAR10N_LABELS[name]} of CIFAR-10N"
+        for name in PEOPLES_LABELS
+    },
     "symmetric": "a label is wrong with probability eps; wrong labels are uniform over the other classes",
     "pair": "class i becomes (i + 1) mod c with probability eps; the paper's asymmetric noise",
     "none": "the labels that come with the data",
-    "random2": "labels that people gave to the training pictures of CIFAR-10: random_label2 of CIFAR-10N",
 }
 METHODS = ("incv-coteaching", "coteaching", "decoupling", "f-correction", "mentornet", "d2l", "standard")
 # Not in the paper: the default of `labelsieve run`, INCV with the fast network and algorithm 3 after it.
@@ -31,21 +37,28 @@ class Noise:
 
     @property
     def key(self) -> str:
-        return self.pattern if self.pattern in ("none", "random2") else f"{self.pattern}-{self.ratio:.1f}"
+        return self.pattern if self.by_people or self.pattern == "none" else f"{self.pattern}-{self.ratio:.1f}"
 
     @property
     def title(self) -> str:
-        names = {"symmetric": "Sym.", "pair": "Asym. (pair)", "none": "as given", "random2": "people's random2"}
+        if self.by_people:
+            return f"people's {self.pattern}"
+        names = {"symmetric": "Sym.", "pair": "Asym. (pair)", "none": "as given"}
         return names[self.pattern] + ("" if self.key == self.pattern else f" {self.ratio:.1f}")
+
+    @property
+    def by_people(self) -> bool:
+        """Whether these are labels that people gave, instead of planted ones."""
+        return self.pattern in PEOPLES_LABELS
 
     def transition(self, classes: int) -> Matrix:
         return matrix("symmetric" if self.pattern == "none" else self.pattern, classes, self.ratio)
 
     @classmethod
     def parse(cls, text: str) -> Noise:
-        """Read `symmetric-0.5`, `sym-0.5`, `pair-0.4` or `random2`."""
-        if text.strip() == "random2":
-            return PEOPLE
+        """Read `symmetric-0.5`, `sym-0.5`, `pair-0.4` or the name of people's labels."""
+        if text.strip() in PEOPLES_LABELS:
+            return cls(text.strip(), 0.0)
         pattern, _, ratio = text.strip().rpartition("-")
         pattern = {"sym": "symmetric", "asym": "pair", "asymmetric": "pair"}.get(pattern, pattern)
         try:
@@ -59,7 +72,7 @@ class Noise:
 
 SMOKE_NOTE = "Smoke run on generated pictures: these numbers test the code and are not results."
 AS_GIVEN = Noise("none", 0.0)
-PEOPLE = Noise("random2", 0.0)
+PEOPLE, *OTHER_PEOPLE = (Noise(name, 0.0) for name in PEOPLES_LABELS)
 TABLE_NOISES = (Noise("symmetric", 0.2), Noise("symmetric", 0.5), Noise("symmetric", 0.8), Noise("pair", 0.4))
 # Without noise both patterns are the same training: it is listed once and drawn in both rows of figure 2.
 FIGURE_2_NOISES = (
@@ -88,6 +101,7 @@ class Scale:
     fast_batch_size: int = 512
     finish_networks: tuple[str, ...] = ("resnet32", "preact-resnet18")  # of POSTERIOR
     finish_noises: tuple[Noise, ...] = (*TABLE_NOISES, PEOPLE)
+    finish_more_noises: tuple[Noise, ...] = tuple(OTHER_PEOPLE)  # only if --settings names them
     finish_epochs: int = 200
     finish_batch_size: int = 256
     suspects: int = 40  # labels shown in figure 5 and supplement C

@@ -292,9 +292,10 @@ def finish_table(found: list[Record], scale: Scale) -> str:
     rows, notes = [], render.Footnotes()
     with_views = any("predict_accuracy" in record["results"] for record in found)  # not in older records
     for network in scale.finish_networks:
-        for place, noise in enumerate(scale.finish_noises):
+        goals = dict(zip(scale.finish_noises, FINISH_GOALS.get(network, ()), strict=False))
+        for noise in (*scale.finish_noises, *scale.finish_more_noises):
             same = [r for r in found if r["cell"]["network"] == network and render.noise_of(r) == noise]
-            goal = FINISH_GOALS[network][place] if network in FINISH_GOALS else None
+            goal = goals.get(noise)
             for group in _by_settings(same):
                 accuracy = summarise(group, "test_accuracy").text(2, 100) + notes.mark(group)
                 row = [network, noise.title, accuracy, "-" if goal is None else f"{goal:.1f}", str(len(group))]

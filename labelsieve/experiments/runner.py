@@ -75,7 +75,7 @@ def _run(
     assert results is not None
     if is_ray(options.executor):  # tasks have another working directory
         results, folder = results.absolute(), None if folder is None else Path(folder).absolute()
-    data = open_data(scale, folder, results / ".work", progress)
+    data = open_data(scale, folder, results / ".work", cells, progress)
     if missing := data.missing():
         progress.note(missing)
     if is_ray(options.executor):

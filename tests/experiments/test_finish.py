@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from labelsieve.errors import InputError
 from labelsieve.experiments import ReproduceOptions, records
 from labelsieve.experiments.cells import SweepRequest, finish_cells
+from labelsieve.experiments.datasets import synthetic
 from labelsieve.experiments.paper import PAPER, PEOPLE, Noise
 from labelsieve.experiments.result_figures import repeat_judgement
 from labelsieve.experiments.runner import reproduce
@@ -22,6 +24,16 @@ def test_cells():
     assert len({cell.id for cell in cells}) == len(cells)
     assert Noise.parse("random2") == PEOPLE and PEOPLE in {cell.noise for cell in trainings}
     assert {(cell.epochs, cell.batch_size) for cell in trainings} == {(200, 256)}
+
+
+def test_all_label_sets_of_people_can_be_requested(tmp_path):
+    cells = finish_cells(PAPER, SweepRequest(noises=(Noise.parse("worse"),), networks=("resnet32",)))
+    assert [(cell.kind, cell.noise.key) for cell in cells] == [("finish-selection", "worse"), ("finish", "worse")]
+    labels = np.arange(320) % 4
+    data = replace(synthetic(), people={"worse": labels})
+    np.testing.assert_array_equal(data.given(cells[0]), labels)
+    with pytest.raises(InputError):
+        SweepRequest(noises=(Noise.parse("worse"),)).choose(PAPER.table_noises)
 
 
 def test_networks_can_be_chosen(tmp_path):
@@ -65,6 +77,7 @@ def check_repeated_judgement(folder, record):
     assert repeat_judgement(record, folder)["results"]["after"]["auroc"] == 0
 
 
-def test_peoples_labels_must_be_there(tmp_path):
+@pytest.mark.parametrize("labels", ["random2", "aggregate"])
+def test_peoples_labels_must_be_there(tmp_path, labels):
     with pytest.raises(InputError):
-        reproduce("finish", ReproduceOptions(scale="smoke", settings="random2", results=tmp_path, device="cpu"))
+        reproduce("finish", ReproduceOptions(scale="smoke", settings=labels, results=tmp_path, device="cpu"))
