@@ -37,10 +37,10 @@ from labelsieve.errors import InputError
 from labelsieve.execute.embed_samples import embed_data
 from labelsieve.experiments.render import markdown
 from labelsieve.export import export
-from labelsieve.export.outcome import LEAST_RIGHT, ExportSettings, resolve_labels
+from labelsieve.export.outcome import ExportSettings, resolve_labels
 from labelsieve.models.choose import named_classifier
 from labelsieve.progress import Progress
-from labelsieve.report.facts import Facts
+from labelsieve.report.facts import LEAST_RIGHT, Facts
 from labelsieve.runfolder import STAGED, RunFolder
 from labelsieve.workflow.run import select_source
 from labelsieve.workflow.settings import SelectSettings

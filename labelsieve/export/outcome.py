@@ -23,10 +23,6 @@ from labelsieve.report.facts import DEFAULT_CONFIDENCE, SAMPLE_SIZE, Expected, F
 from labelsieve.selection.noise_model import WHY_UNKNOWN
 from labelsieve.types import SELECTED, BoolArray
 
-# Suggestions are refused if, by the low end of the noise estimate, fewer than this share of them is right. In
-# benchmarks/exports.md this refuses all harmful exports, and helpful ones whose noise estimate has a wide interval. An
-# exception for suggestions above 0.9 let 18 of them through on unspoilt photos, of which at most 4 were right.
-LEAST_RIGHT = 0.2
 UNDECIDED_SUSPECT, APPLIED_SUGGESTION, CONFLICT = "suspect", "suggested", "conflict"  # cells of STATUS_COLUMN
 STATUS_MEANING = "undecided suspects, applied suggestions and conflicts of reviewers"
 
@@ -141,12 +137,10 @@ class Outcome:
     def refusal(self, run: Path) -> str:
         """Why the suggestions are not applied: most of them may be wrong, and no decisions say otherwise."""
         applied = int(self.applied.sum())
-        if applied == 0 or (self.right is not None and self.right.decisions):
+        if applied == 0 or (self.right is not None and self.right.enough_of(applied)):
             return ""
         if self.right is None:
             return f"--apply suggested: {self.why_unknown}; decide on the suggestions with labelsieve review {run}"
-        if self.right.least >= LEAST_RIGHT * applied:
-            return ""
         which = f"{SAMPLE_SIZE} random ones" if applied > SAMPLE_SIZE else "them"
         least, expected = round(self.right.least), round(self.right.number)
         few = f"only {least:,}" if least else "none"

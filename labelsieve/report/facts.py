@@ -30,6 +30,10 @@ from labelsieve.types import SELECTED, BoolArray, FloatArray, IntArray, NoiseEst
 SAMPLE_SIZE = 20  # decisions take a minute, and 20 of 20 right means at least 86 % right with a probability of 95 %
 MIN_CHECKED = 10  # a smaller sample of a group says too little: the noise model is used instead
 DEFAULT_CONFIDENCE = 0.9  # of `export --min-confidence` (benchmarks/exports.md)
+# Suggestions are not applied if, by the low end of the noise estimate, fewer than this share of them is right. In
+# benchmarks/exports.md this refuses all harmful exports, and helpful ones whose noise estimate has a wide interval. An
+# exception for suggestions above 0.9 let 18 of them through on unspoilt photos, of which at most 4 were right.
+LEAST_RIGHT = 0.2
 
 
 class Group(StrEnum):
@@ -90,6 +94,10 @@ class Expected(NamedTuple):
     number: float
     least: float  # by the low end of the noise estimate, or of the intervals of the random samples
     decisions: int = 0  # on random samples, from which the number follows; 0: it follows from the noise model
+
+    def enough_of(self, applied: int) -> bool:
+        """Whether so many of the `applied` suggestions are right that they may be applied without more decisions."""
+        return self.decisions > 0 or self.least >= LEAST_RIGHT * applied
 
     @property
     def range(self) -> str:
@@ -231,6 +239,11 @@ class Facts:
         """The name of the data, and the name of the run if it is another one."""
         folder = self.run.path.resolve().name
         return self.name if self.name == folder else f"{self.name}, run {folder}"
+
+    @property
+    def embedded(self) -> bool:
+        """Whether the run has embeddings. Only then it searches for near duplicates and outliers."""
+        return bool((self.record.get("settings") or {}).get("embed"))
 
     @property
     def decided_suspects(self) -> int:

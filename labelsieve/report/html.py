@@ -1,6 +1,6 @@
 """HTML elements as Python calls, and charts as SVG without scripts. Every string is escaped unless it was made here.
 
-Colours are style classes (`d0`..`d10` for correct labels, `h0`..`h10` for wrong ones, `s0`..`s7` for lines): dark mode
+Colours are style classes (`d0`..`d10` for right labels, `h0`..`h10` for wrong ones, `s0`..`s7` for lines): dark mode
 and print only change the style sheet.
 """
 
@@ -108,7 +108,7 @@ AXIS_TITLE = 150  # pixels that a vertical title needs
 
 
 def heat_map(names: Sequence[str], matrix: FloatArray, *, title: str, description: str, ident: str) -> Markup:
-    """A transition matrix. Rows are true classes, columns given labels; the diagonal holds the correct labels."""
+    """A transition matrix. Rows are true classes, columns given labels; the diagonal holds the right labels."""
     n = len(names)
     cell = 58 if n <= 6 else 44 if n <= 12 else 32 if n <= 20 else 25
     letters = 28 if n <= 20 else 22

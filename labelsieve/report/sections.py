@@ -44,7 +44,8 @@ MAX_CLASS_NAME = 120  # letters of a class name on a card, which has several lin
 MAX_TEXT, MAX_CELLS = 600, 24  # characters of a text and cells of a row that a card shows
 CONFIDENCES = (0.5, 0.7, 0.9, 0.95)  # probabilities for which the report counts the suggestions
 MAX_WIDE_MATRIX = 12  # classes up to which a table fits beside the matrix
-CLEAN_RATIO = 0.005  # noise ratios below it are reported as clean
+CLEAN_RATIO = 0.005  # with noise ratios below it, almost all labels are reported as right
+NO_WRONG_LABEL = "No wrong label was found."
 VERDICT_MEANINGS = {
     "selected": "models that were not trained on the sample predict its label, or it is more likely right than wrong",
     "candidate": "its label may be wrong",
@@ -92,25 +93,25 @@ def headline(facts: Facts) -> str:
     if facts.why_unknown is not None:
         return f"The share of wrong labels is unknown: {WHY_UNKNOWN[facts.why_unknown].reason}."
     if ratio is None:
-        return f"{counted(found, 'label')} of {total:,} may be wrong." if found else "No label looks wrong."
+        return f"{counted(found, 'label')} of {total:,} may be wrong." if found else NO_WRONG_LABEL
     if facts.rough_noise is not None:
         low, high = (percent(end, 0) for end in facts.rough_noise)
         if low == percent(0.0, 0):
             return f"Up to {high} of the labels may be wrong."
-        return f"Between {low} and {high} of the labels look wrong."
+        return f"Between {low} and {high} of the labels may be wrong."
     if ratio < CLEAN_RATIO:
-        return "Almost all labels look correct." if found else "These labels look clean."
-    return f"About {percent(ratio)} of the labels look wrong."
+        return "Almost all labels are probably right." if found else NO_WRONG_LABEL
+    return f"About {percent(ratio)} of the labels may be wrong."
 
 
 def lead(facts: Facts) -> str:
     found = len(facts.suspects)
     suspect = "is a suspect" if found == 1 else "are suspects"
     text = f"{found:,} of {counted(len(facts.columns), 'sample')} {suspect}: the model suggests another label. "
-    text += f"{counted(facts.selected, 'sample was', 'samples were')} selected as clean"
+    text += f"{counted(facts.selected, 'sample was', 'samples were')} selected"
     precision = number(facts.summary.get("label_precision"))
     if precision is not None and facts.selected and not facts.why_unknown:
-        text += f"; about {percent(precision)} of their labels are expected to be correct"
+        text += f"; about {percent(precision)} of their labels are expected to be right"
     return text + "."
 
 
@@ -119,7 +120,7 @@ def why_many_suspects(facts: Facts) -> str:
     if not facts.more_suspects_than_noise:
         return ""
     text = "A suspect is a sample whose label the model did not predict. If the model is weak, many suspects have a"
-    text += " correct label. The most suspicious samples come first"
+    text += " right label. The most suspicious samples come first"
     if facts.suggested_probability is None:  # suspicion is not a probability, so it cannot be summed
         return f"{text}."
     wrong = round(float(np.nansum(facts.columns.suspicion[facts.suspects])))
@@ -169,7 +170,7 @@ def figures(facts: Facts) -> Markup:
         ("samples", count(total), counted(len(facts.columns.classes), "class", "classes")),
         ("estimated noise ratio", percent(ratio), ", ".join(details)),
         ("suspects", count(len(facts.suspects)), share(len(facts.suspects))),
-        ("selected as clean", count(facts.selected), share(facts.selected)),
+        ("selected", count(facts.selected), share(facts.selected)),
     ]
     for key in ("label_precision", "label_recall"):
         expected = None if facts.why_unknown else number(summary.get(key))
@@ -242,16 +243,22 @@ def accept_many(facts: Facts, run: str) -> Markup | None:
     ]
     heads = [("probability of the suggestion", False), ("labels that change", True), ("expected to be right", True)]
     chosen = min(DEFAULT_CONFIDENCE, max(changes))
-    command = f"labelsieve export {run} --apply suggested --min-confidence {chosen}"
+    command = el("code", f"labelsieve export {run} --apply suggested --min-confidence {chosen}")
+    inner = table(heads, cells, caption="Undecided suspects")
+    sample = f"{min(SAMPLE_SIZE, changes[chosen])} random ones"
+    if not right[chosen].enough_of(changes[chosen]):
+        title = f"Or apply all probable suggestions, after you have reviewed {sample}. "
+        text = " Press a on the review page and review the random sample. Until then the export stops with an error,"
+        text += " because by the interval of the noise estimate perhaps few of the suggestions are right. After that:"
+        return el("li", el("strong", title), el("code", f"labelsieve review {run}"), text, command, inner)
     if reviewed := right[chosen].decisions:
         text = f"From {percent(chosen)} on, the expected number follows from {counted(reviewed, 'random decision')}."
     else:
-        text = f"First review {min(SAMPLE_SIZE, changes[chosen])} random ones on the review page (key a): the expected"
-        text += " number then follows from your decisions."
+        text = f"First review {sample} on the review page (key a): the expected number then follows from your"
+        text += " decisions."
         if facts.rough_noise is not None:
             text += " The noise estimate is rough, so the number of right suggestions is uncertain."
-    inner = table(heads, cells, caption="Undecided suspects")
-    return el("li", el("strong", "Or apply all probable suggestions. "), el("code", command), f" {text}", inner)
+    return el("li", el("strong", "Or apply all probable suggestions. "), command, f" {text}", inner)
 
 
 def _step(title: str, command: str, text: str) -> Markup:
@@ -284,7 +291,7 @@ def confusion(facts: Facts) -> Markup:
             description=text, ident="heat",
         )  # fmt: skip
         parts.append(el("p", text))
-        key = (el("li", swatch("d8"), "correct label"), el("li", swatch("h8"), "wrong label"))
+        key = (el("li", swatch("d8"), "right label"), el("li", swatch("h8"), "wrong label"))
         left += [_scrolling(chart, "Estimated transition matrix"), el("ul", *key, cls="legend")]
     pairs = sorted(((n, pair) for pair, n in facts.pairs.items() if pair[0] != pair[1]), key=lambda p: (-p[0], p[1]))
     if pairs:
@@ -433,17 +440,19 @@ def similar(facts: Facts, samples: Samples) -> Markup:
     groups = int(columns.duplicates.max(initial=0))
     conflicting = np.unique(columns.duplicates[duplicates.conflicting()], return_index=True)[0]
     if not groups:
-        text = "No sample occurs more than once."
+        text = "No sample occurs more than once. "
     else:
         text = f"{counted(int(np.count_nonzero(columns.duplicates)), 'sample')} in {counted(groups, 'group')} are "
-        text += (
-            f"identical or nearly identical to another sample; {counted(len(conflicting), 'group has', 'groups have')} "
-        )
-        text += "different labels. "
-        text += "In labels.csv, column duplicates has the number of the group."
+        text += f"{'identical or nearly identical' if facts.embedded else 'identical'} to another sample; "
+        text += f"{counted(len(conflicting), 'group has', 'groups have')} different labels. "
+        text += "In labels.csv, column duplicates has the number of the group. "
+    if not facts.embedded:
+        text += "Near duplicates and outliers were not searched, because the run has no embeddings."
     parts: list[object] = [el("p", text)]
     for group in conflicting[:MAX_GROUPS].tolist():
-        rows = np.flatnonzero(columns.duplicates == group)[:MAX_GROUP_MEMBERS].tolist()
+        rows = np.flatnonzero(columns.duplicates == group)
+        first = np.unique(columns.label[rows], return_index=True)[1]  # of each label
+        rows = np.append(rows[first], np.delete(rows, first))[:MAX_GROUP_MEMBERS].tolist()
         parts.append(_cards(samples, (_labelled(facts, row, samples) for row in rows)))
     outliers = np.flatnonzero(columns.outlier)
     if len(outliers):

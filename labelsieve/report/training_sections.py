@@ -93,14 +93,14 @@ def theory(facts: Facts) -> Markup:
         return [name, meaning, *(NONE if value is None else percent(value, 1) for value in values)]
 
     rows = [
-        row("label_precision", "label precision", "share of the selected samples whose label is correct"),
-        row("label_recall", "label recall", "share of the correct labels that were selected"),
+        row("label_precision", "label precision", "share of the selected samples whose label is right"),
+        row("label_recall", "label recall", "share of the right labels that were selected"),
     ]
     measured = any(str(key).startswith("measured_") for key in summary)
     if measured:
         rows.append(row("noise_ratio", "noise ratio", "share of all labels that are wrong"))
     if "measured_auroc" in summary:
-        meaning = "probability that a wrong label is ranked as more suspicious than a correct one (AUROC)"
+        meaning = "probability that a wrong label is ranked as more suspicious than a right one (AUROC)"
         rows.append(row("auroc", "ranking", meaning))
     caption = "Measured values need true labels, which this run does not have."
     if measured:

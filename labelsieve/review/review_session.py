@@ -154,6 +154,8 @@ class ReviewSession:
             "command": shlex.quote(str(self.run.path)),  # for commands that can be copied
             "judged": self.suggested_probability is not None,
             "warnings": self.warnings(),
+            "embedded": self.facts.embedded,
+            "not_computed": self.not_computed(),
             "bulk": self.why_unknown is None and self.spot_check is not None,
             "confidence": DEFAULT_CONFIDENCE,
             "reviewer": self.reviewer,
@@ -161,6 +163,15 @@ class ReviewSession:
             "suspects": len(self.suspects),
             "classes": list(self.columns.classes),
         }
+
+    def not_computed(self) -> dict[str, str]:
+        """The lists that are empty because the run did not compute them, and why."""
+        why = {}
+        if not self.facts.embedded:
+            why["outliers"] = "Outliers were not searched, because the run has no embeddings."
+        if self.suggested_probability is None:
+            why["no_class"] = "This was not estimated, because the run has no probabilities (--protocol paper)."
+        return why
 
     def warnings(self) -> list[str]:
         """Sentences to read before the first sample."""

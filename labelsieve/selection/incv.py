@@ -110,18 +110,21 @@ def mostly_removed_classes(state: INCVState, problem: Problem) -> str:
     codes = np.flatnonzero((2 * removed > number) & (number >= MIN_DIFFERENT)).tolist()
     if not codes:
         return ""
+    listed = some_classes(codes, problem, removed)
     return (
-        f"most labels of some classes were removed: {some_classes(codes, problem)}. The classifier may confuse these "
-        "classes with others: review their suspects before you use the result"
+        f"most labels of some classes were removed: {listed}. The classifier may confuse these classes with others: "
+        "review their suspects before you use the result"
     )
 
 
-def some_classes(codes: Sequence[int], problem: Problem) -> str:
-    """The classes with the most labels, and how many more there are."""
+def some_classes(codes: Sequence[int], problem: Problem, removed: IntArray | None = None) -> str:
+    """The classes with the most labels, of which `removed` were removed, and how many more classes there are."""
     counts = np.bincount(problem.given, minlength=problem.classes).tolist()
     names = range(problem.classes) if problem.names is None else problem.names
     ordered = sorted(codes, key=lambda code: (-counts[code], code))
-    return join_names([f"class {names[code]!r} ({counted(counts[code], 'label')})" for code in ordered], LISTED_CLASSES)
+    parts = {code: "" if removed is None else f"{removed[code]:,} of " for code in ordered}
+    shown = [f"class {names[code]!r} ({parts[code]}{counted(counts[code], 'label')})" for code in ordered]
+    return join_names(shown, LISTED_CLASSES)
 
 
 def rare_classes(selection: Selection) -> list[int]:

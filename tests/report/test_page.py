@@ -10,6 +10,7 @@ import pytest
 
 from labelsieve.decisions import append_decision
 from labelsieve.errors import InputError
+from labelsieve.export import export
 from labelsieve.export.outcome import ExportSettings, resolve_labels
 from labelsieve.report import render_report, write_report
 from labelsieve.report.facts import Facts, Group, SpotCheck, hits_in_rest, sampling_errors
@@ -63,7 +64,7 @@ def test_a_rough_estimate_is_shown_as_an_interval(runs, tmp_path):
     right = 0.95 * len(Facts.read(run).suspects)
     assert re.search(rf'<td class="n">about {right:.0f}[,<]', html(ratio=0.25))
     rough = html(trust="rough", low=0.05, high=0.4)
-    assert "<h1>Between 5\u202f% and 40\u202f% of the labels look wrong.</h1>" in rough
+    assert "<h1>Between 5\u202f% and 40\u202f% of the labels may be wrong.</h1>" in rough
     assert f'<td class="n">about {right:.0f}, at least {right / 5:.0f}</td>' in rough
     from_none = html(low=0.0)
     assert "<h1>Up to 40\u202f% of the labels may be wrong.</h1>" in from_none
@@ -75,7 +76,7 @@ def test_the_numbers_are_those_of_the_run(page):
     run, html = page
     facts = Facts.read(run)
     summary = run.read_summary()
-    assert f"About {100 * summary['noise_ratio']:.0f}\u202f% of the labels look wrong." in html
+    assert f"About {100 * summary['noise_ratio']:.0f}\u202f% of the labels may be wrong." in html
     suspects = [row for row in run.read_labels() if row.verdict != "selected" and row.suggested not in ("", row.label)]
     assert len(facts.suspects) == len(suspects)
     assert html.count('<li class="suspect">') == len(suspects)
@@ -155,6 +156,54 @@ def test_the_commands_of_next_steps_can_be_copied(runs, tmp_path):
     run.finish("train")
     html = write_report(run).read_text(encoding="utf-8")
     assert f"labelsieve predict {run.path} NEW --to predictions.csv" in html and "labelsieve train" not in html
+
+
+def test_the_step_that_applies_suggestions_says_if_the_export_would_stop(runs, tmp_path):
+    run = runs.table(tmp_path)
+    runs.write_suggestions(run, lambda place: 0.95)
+    check, suspects = SpotCheck(Facts.read(run).columns, Facts.read(run).suggested_probability), runs.suspects_of(run)
+
+    def commands():
+        html = write_report(run).read_text(encoding="utf-8")
+        (step,) = re.findall(r"<li>(?:(?!</li>).)*--apply suggested.*?</li>", html, re.S)
+        return re.findall(r"<code>labelsieve (\w+)", step), "stops with an error" in step
+
+    def stops():
+        return bool(export(run, apply="suggested", to=tmp_path / "c.csv", dry_run=True).note)
+
+    assert not stops() and commands() == (["export"], False)
+    summary = run.read_summary()
+    summary["iterations"][0]["estimate"]["low"] = 0.0
+    run.write_summary(summary)
+    assert stops() and commands() == (["review", "export"], True)
+    for row in check.rows(Group.SUGGESTED, 0.9)[:10].tolist():
+        sample = next(sample for sample in suspects if sample.id == check.columns.id(row))
+        append_decision(run / "decisions.csv", sample.id, "relabel", sample.suggested)
+    assert not stops() and commands() == (["export"], False)
+
+
+def test_a_group_of_duplicates_shows_its_different_labels(runs, tmp_path):
+    run = runs.text(tmp_path)
+    labels = [row.label for row in run.read_labels()]
+    rows = [i for i, label in enumerate(labels) if label == "payment"][:9]
+    rows.append(max(i for i, label in enumerate(labels) if label == "praise"))
+    runs.mark(run, "duplicates", dict.fromkeys(rows, "1"))
+    html = write_report(run).read_text(encoding="utf-8")
+    shown = re.findall(r"<p><strong>(\w+)</strong></p>", html[html.index('id="similar-title"') :])
+    assert len(shown) == 4 and set(shown) == {"payment", "praise"}
+
+
+def test_near_duplicates_and_outliers_need_embeddings(runs, tmp_path):
+    run = runs.text(tmp_path)
+    runs.mark(run, "duplicates", dict.fromkeys((3, 6), "1"))
+
+    def similar():
+        html = write_report(run).read_text(encoding="utf-8")
+        return html[html.index('id="similar-title"') : html.index('id="curves"')]
+
+    assert "nearly identical" not in similar() and "no embeddings" in similar()
+    run.update(settings={**run.record()["settings"], "embed": "model"})
+    assert "nearly identical" in similar() and "no embeddings" not in similar()
 
 
 def second_look(source: str, kind: str, settings: dict[str, object], *, table: bool = True) -> list[str]:
@@ -242,7 +291,7 @@ def test_clean_labels_and_a_minimal_summary(tmp_path):
         head + "1,a,a,0.9,0.1,selected,1,0.1,,,,0.9\n2,b,b,0.9,0.1,selected,1,0.1,,,,0.9\n"
     )
     html = write_report(run).read_text(encoding="utf-8")
-    assert "These labels look clean." in html
+    assert "No wrong label was found." in html
     assert "There are no suspects" in html
 
 
@@ -255,7 +304,7 @@ def test_random_labels_are_reported(tmp_path, runs):
     summary["iterations"][0]["estimate"]["why_unknown"] = "leak"
     run.write_summary(summary)
     html = write_report(run).read_text(encoding="utf-8")
-    assert "one column predicts the labels" in html and "are expected to be correct" not in html
+    assert "one column predicts the labels" in html and "are expected to be right" not in html
     assert '<dd class="small">expected' not in html.split("<nav")[0]
 
 
@@ -281,7 +330,7 @@ def test_many_more_suspects_than_wrong_labels_are_explained(tmp_path, runs):
     assert "A suspect is a sample" not in write_report(run).read_text(encoding="utf-8")
     run.write_summary(run.read_summary() | {"noise_ratio": 0.1})
     html = write_report(run).read_text(encoding="utf-8")
-    assert "many suspects have a correct label" in html
+    assert "many suspects have a right label" in html
     (run / "suggestions.csv").write_text("id,label,suspicion,suggested,probability\n")  # suspicion is a probability
     html = write_report(run).read_text(encoding="utf-8")
     facts = Facts.read(run)

@@ -167,6 +167,14 @@ def test_pictures_are_served_as_images(client):
     assert client.get("/api/picture/9999").status_code == 400
 
 
+def test_lists_that_the_run_did_not_compute_have_a_reason(runs, tmp_path):
+    run = runs.text(tmp_path)
+    assert set(ReviewSession(run).start()["not_computed"]) == {"outliers", "no_class"}
+    runs.write_suggestions(run, lambda place: 0.95)
+    run.update(settings={**run.record()["settings"], "embed": "model"})
+    assert not ReviewSession(run).start()["not_computed"]
+
+
 def test_suggestions_have_probabilities_if_the_run_has_them(runs, tmp_path):
     run = runs.text(tmp_path)
     first = max((row for row in run.read_labels() if row.suggested), key=lambda row: row.suspicion)

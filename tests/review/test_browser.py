@@ -311,6 +311,40 @@ def test_a_wide_row_shows_that_it_continues(runs, tmp_path, serve, visit, access
     accessible(page)
 
 
+CUT = """(parts) => parts.map((part) => {
+  const style = getComputedStyle(part), lines = part.clientHeight / Number.parseFloat(style.lineHeight);
+  const more = part.scrollHeight > part.clientHeight + 1, wide = part.scrollWidth > part.clientWidth;
+  const limit = Number(style.webkitLineClamp), ellipsis = style.textOverflow === "ellipsis";
+  return { lines, limit, more, wide, ellipsis, text: part.textContent };
+})"""
+
+
+def test_a_row_is_cut_after_whole_lines_with_an_ellipsis(runs, tmp_path, serve, visit, accessible):
+    """In the grid and among the neighbours. Half a date would read as another date."""
+    run = runs.table(tmp_path)
+    source = tmp_path / "homes.csv"
+    with source.open(newline="") as file:
+        head, *rows = csv.reader(file)
+    more = {"built": "14/07/2022", "note": "a long note " * 20} | {f"column {i}": str(i) for i in range(12)}
+    with source.open("w", newline="") as file:
+        csv.writer(file).writerows([[*more, *head], *([*more.values(), *row] for row in rows)])
+    runs.as_read(run)
+    page = visit(serve(run).address)
+    page.wait_for_selector("#neighbours .clip")
+    for part in page.locator("#neighbours .clip").evaluate_all(CUT):
+        assert part["more"] and part["lines"] == pytest.approx(part["limit"], abs=0.1)
+    assert page.locator("#neighbours .near").evaluate_all("all => all.every((n) => n.scrollHeight <= n.clientHeight)")
+    page.keyboard.press("g")
+    page.wait_for_selector(".tile")
+    for part in page.locator(".tile .clip").evaluate_all(CUT):
+        assert not part["more"] and part["text"].endswith("… and 10 more")
+    cells = page.locator(".tile .cell > *").evaluate_all(CUT)
+    assert all(part["ellipsis"] and part["lines"] == pytest.approx(1, abs=0.1) for part in cells)
+    assert any(part["wide"] for part in cells) and not any(part["wide"] for part in cells if "14/07" in part["text"])
+    assert "area m2: " in page.locator(".tile .clip").first.get_attribute("title")
+    accessible(page)
+
+
 def test_the_review_works_if_the_browser_refuses_to_change_the_address(runs, tmp_path, serve, visit):
     """Safari refuses the hundredth change of the address in a short while."""
     page = visit(serve(runs.text(tmp_path)).address)
@@ -375,9 +409,14 @@ def test_bulk_acceptance_requires_twenty_random_decisions(runs, tmp_path, serve,
     page.keyboard.press("s")
     until(page, lambda: page.locator("#bulk").is_visible())  # the sample is complete
     assert page.locator("#bulk-checked").text_content().startswith("19 of your 20 were right; the model expected 19.0")
+    assert page.locator("#progress-text").text_content() == "20 of 20 · 20 decided · 0 left"
+    assert page.locator("#stamp").text_content().startswith("Changed to ")
     assert "95 % interval" in page.locator("#bulk-noise").text_content()
     page.click("#bulk-accept")
     until(page, lambda: page.locator("#saved").text_content() == f"Saved ✓ {total - 20} accepted")
+    assert page.locator("#progress-text").text_content() == f"{total} decided · 0 left"
+    again = visit(page.url.partition("#")[0])
+    assert "All decided" in again.locator("#sample").text_content()
     assert left(page) == 0 and len({made.id for made in read_decisions(run / "decisions.csv")}) == total
     press(page, "u", f"Saved ✓ {total - 20} undone")
     assert left(page) == total - 20 and page.trouble == []
@@ -448,11 +487,11 @@ def test_buttons_that_decide_are_disabled_if_no_sample_is_shown(runs, tmp_path, 
     assert not any(disabled())
     page.select_option("#show", "outliers")
     until(page, lambda: "Nothing here" in page.locator("#sample").text_content())
-    assert all(disabled())
+    assert all(disabled()) and "no embeddings" in page.locator("#sample").text_content()
     page.click("#open-grid")
     until(page, lambda: page.locator("body.grid").count() == 1)
     settled(page)
-    assert all(disabled())
+    assert all(disabled()) and "no embeddings" in page.locator("#sample").text_content()
     page.click("#open-grid")
     page.click("#clear")
     until(page, lambda: now(page))
@@ -562,6 +601,18 @@ def test_rounding_does_not_make_a_probability_certain(runs, tmp_path, serve, vis
     server.stop()
     said = visit(serve(run).address).locator("#numbers").text_content()
     assert said.startswith("> 99.9 % likely wrong, ") and said.count("> 99.9 % likely ") == 2
+
+
+@pytest.mark.parametrize("embedded", [False, True])
+def test_only_embeddings_find_nearly_identical_samples(runs, tmp_path, serve, visit, embedded):
+    run = runs.text(tmp_path)
+    runs.mark(run, "duplicates", dict.fromkeys(range(60), "1"))
+    if embedded:
+        run.update(settings={**run.record()["settings"], "embed": "model"})
+    page = visit(serve(run).address)
+    page.wait_for_selector("#neighbours li")
+    said = (page.locator("#neighbours h3").first.text_content(), page.locator("#same").text_content())
+    assert all(("nearly" in part) == embedded for part in said)
 
 
 def test_neighbours_are_described_by_their_label(runs, tmp_path, serve, visit):

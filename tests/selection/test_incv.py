@@ -465,5 +465,5 @@ def test_a_note_names_classes_that_lost_most_of_their_labels() -> None:
     verdict[60:71] = REMOVED
     verdict[80:] = REMOVED  # too few labels for a statement
     note = mostly_removed_classes(replace(state, verdict=verdict), problem)
-    assert "'elm'" in note and "ash" not in note and "fir" not in note
+    assert "'elm' (11 of 20 labels)" in note and "ash" not in note and "fir" not in note
     assert not mostly_removed_classes(replace(state, verdict=np.full(len(given), REMOVED)), problem)  # strong noise

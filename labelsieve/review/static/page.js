@@ -95,7 +95,7 @@
   }
 
   function drawTiles() {
-    Show.grid(state.tiles, state.names, (item, event) => {
+    Show.grid(state.tiles, state, (item, event) => {
       const range = event.shiftKey && lastClicked ? state.tiles.slice(...[state.tiles.indexOf(lastClicked), state.tiles.indexOf(item)].sort((a, b) => a - b).map((place, i) => place + i)) : [item];
       const on = !selected.has(item.row);
       for (const one of range) if (on) selected.add(one.row); else selected.delete(one.row);
@@ -135,11 +135,11 @@
     helps.abort();
     helps = new AbortController();
     if (item) {
-      Show.item(item, state.names, state.judged, state.kind);
+      Show.item(item, state);
       beside(item);
       lookAhead(at);
     } else {
-      Show.end(state.total, state.name);
+      Show.end(state);
     }
     Show.progress(state);
     remember();
@@ -153,7 +153,7 @@
   function beside(item) {
     $("neighbours").replaceChildren();
     ask(`/api/neighbours/${item.row}`).then((answer) => {
-      if (state.current && state.current.row === answer.row) Show.neighbours(answer, state.names, state.kind);
+      if (state.current && state.current.row === answer.row) Show.neighbours(answer, state);
     }).catch(() => { /* only a help: its absence says enough */ });
   }
 
@@ -176,10 +176,13 @@
     let { at } = await Talk.get("/api/next", { ...state.filter, from, step: 1 });
     if (at === null) ({ at } = await Talk.get("/api/next", { ...state.filter, from: 0, step: 1 }));
     if (at !== null) return go(at);
-    if (state.check) { openBulk(); return; }
-    if (state.tiles) return go(state.at);
+    if (state.check || state.tiles) {
+      await go(state.at);
+      return state.check ? openBulk() : undefined;
+    }
     state.current = null;
-    Show.end(state.total, state.name);
+    await fetchFrom(0, 1); // the counts, if the filter is new
+    Show.end(state);
     Show.notice("");
     Show.progress(state);
     state.at = Math.max(state.total, 0);
@@ -348,7 +351,7 @@
 
   inTurn(async () => {
     const start = await Talk.get("/api/start");
-    Object.assign(state, { names: start.classes, kind: start.kind, name: start.command, judged: start.judged, bulk: start.bulk, confidence: start.confidence });
+    Object.assign(state, { names: start.classes, kind: start.kind, name: start.command, judged: start.judged, embedded: start.embedded, notComputed: start.not_computed, bulk: start.bulk, confidence: start.confidence });
     if (!Talk.reviewer) Talk.reviewer = start.reviewer;
     $("reviewer").value = Talk.reviewer;
     Show.banner(start.warnings);
@@ -361,7 +364,6 @@
     $("open-grid").setAttribute("aria-pressed", String(state.tiles !== null));
     if (Number.isInteger(at) && at >= 0) await go(at, true);
     else await toNextOpen(0);
-    if (!state.total) await fetchFrom(0, 1).then(() => Show.progress(state));
     document.body.dataset.ready = "yes";
   });
 })();

@@ -3,6 +3,7 @@
 
 const Show = (() => {
   const $ = (id) => document.getElementById(id);
+  const TILE_CELLS = 8, NEAR_CELLS = 24; // cells of a row that fit
 
   function el(name, options = {}, ...children) {
     const node = document.createElement(name);
@@ -42,6 +43,17 @@ const Show = (() => {
   // A note on columns that are not shown.
   const goesOn = (more) => more ? [el("p", { class: "quiet", text: `… and ${more.toLocaleString("en")} more column${more > 1 ? "s" : ""}.` })] : [];
 
+  // The beginning of a text or of a row. The style sheet cuts it after whole lines, with an ellipsis; the title has all of it.
+  function brief(content, most) {
+    if (content.kind === "text") return el("span", { class: "clip", title: content.text, text: content.text });
+    if (content.kind !== "row") return el("span", { class: "quiet", text: "cannot be shown" });
+    const pairs = content.cells.map(([name, cell]) => [name, cell === "" ? "–" : cell]);
+    const shown = pairs.slice(0, most).flatMap(([name, cell]) => [el("span", { class: "cell" }, el("span", { class: "quiet" }, ...breakable(name)), " ", el("span", { text: cell })), " "]);
+    const more = content.more + Math.max(pairs.length - most, 0);
+    if (more) shown.push(el("span", { class: "quiet", text: `… and ${more.toLocaleString("en")} more` }));
+    return el("span", { class: "clip", title: pairs.map((pair) => pair.join(": ")).join("\n") }, ...shown);
+  }
+
   // The other columns in the row of a text.
   function cells({ cells: pairs, more }) {
     const parts = pairs.map(([name, cell]) => el("div", {}, el("dt", { text: name }), el("dd", { text: cell === "" ? "–" : cell })));
@@ -71,17 +83,12 @@ const Show = (() => {
     const named = withLabel ? [el("span", { class: "times" }, ...breakable(names[item.given] ?? "no label"))] : [];
     const times = item.times > 1 && content.kind !== "picture" ? [el("span", { class: "times", text: `${item.times.toLocaleString("en")} times: ${often(item.labels, names)}` })] : [];
     if (content.kind === "picture") return el("li", { title: item.id }, picture(item.row, "small", `Sample ${item.id}`), ...named);
-    if (content.kind === "text") return el("li", { class: "near" }, ...(withLabel ? named : times), content.text.slice(0, 400));
-    if (content.kind === "row") {
-      const cells = content.cells.slice(0, 10).map(([name, cell]) => el("span", { class: "cell" }, el("span", {}, ...breakable(name)), cell === "" ? "–" : cell));
-      return el("li", { class: "near" }, ...(withLabel ? named : times), ...cells);
-    }
-    return el("li", { class: "near quiet", text: "cannot be shown" });
+    return el("li", { class: "near" }, ...(withLabel ? named : times), brief(content, NEAR_CELLS));
   }
 
-  function neighbours({ groups, duplicates }, names, kind) {
+  function neighbours({ groups, duplicates }, { names, kind, embedded }) {
     const list = (items) => el("ul", { class: kind === "pictures" ? "pictures" : "lines" }, ...items);
-    const equal = duplicates.length ? [el("h3", { text: "Identical or nearly identical" }), list(duplicates.map((near) => small(near, names, true)))] : [];
+    const equal = duplicates.length ? [el("h3", { text: embedded ? "Identical or nearly identical" : "Identical" }), list(duplicates.map((near) => small(near, names, true)))] : [];
     const parts = groups.flatMap((group) => {
       const head = el("h3", {}, "Nearest selected samples with the label ", el("strong", {}, ...breakable(names[group.label])));
       if (!group.items.length) return [head, el("p", { class: "quiet", text: "No sample with this label is selected." })];
@@ -91,13 +98,13 @@ const Show = (() => {
   }
 
   // An equal sample with another label: one of the two labels is wrong.
-  function same(item, names, kind) {
+  function same(item, { names, kind, embedded }) {
     const pairs = item.same, others = pairs.filter(([code]) => code !== item.given);
     $("same").hidden = !others.length;
     if (!others.length) return;
     const here = pairs.filter(([code]) => code === item.given);
-    const what = { pictures: "The same picture, or nearly the same,", text: "The same text, or nearly the same,", table: "A row with the same features" }[kind] ?? "The same sample";
-    $("same").textContent = `${what} occurs elsewhere with another label: ${often(others, names)}`
+    const what = { pictures: "The same picture", text: "The same text", table: "A row with the same features" }[kind] ?? "The same sample";
+    $("same").textContent = `${what}${embedded ? ", or nearly the same," : ""} occurs elsewhere with another label: ${often(others, names)}`
       + (here.length ? `; and with this one: ${often(here, names)}.` : ".");
   }
 
@@ -116,9 +123,7 @@ const Show = (() => {
   // A tile of the grid: a button that is pressed while its sample is selected.
   function tile(item, names, onclick) {
     const content = item.content;
-    let inside = el("span", { class: "clip", text: content.text ?? `cannot be shown` });
-    if (content.kind === "picture") inside = picture(item.row, "small", `Sample ${item.id}`);
-    if (content.kind === "row") inside = el("span", { class: "clip" }, ...content.cells.slice(0, 8).map(([name, cell]) => el("span", { class: "cell" }, el("span", {}, ...breakable(name)), cell === "" ? "–" : cell)));
+    const inside = content.kind === "picture" ? picture(item.row, "small", `Sample ${item.id}`) : brief(content, TILE_CELLS);
     const labels = el("span", { class: "pair" }, el("span", { class: "was" }, ...breakable(names[item.given] ?? "unknown")), " → ",
       el("span", { class: "now" }, ...breakable(item.suggested >= 0 ? names[item.suggested] : "no other")));
     const votes = [...(item.decision ? [{ ...item, reviewer: null }] : []), ...(item.others ?? [])];
@@ -127,9 +132,11 @@ const Show = (() => {
     return el("button", { type: "button", class: `tile${item.conflict ? " conflict" : ""}`, "aria-pressed": "false", "data-row": String(item.row), title: item.id, onclick }, inside, labels, number, ...marks);
   }
 
-  function grid(items, names, onclick) {
-    $("sample").replaceChildren(el("div", { class: "tiles", role: "group", "aria-label": "Samples" }, ...items.map((item) => tile(item, names, (event) => onclick(item, event)))));
-    if (!items.length) $("sample").replaceChildren(el("div", { class: "end" }, el("h2", { text: "Nothing here." })));
+  const nothing = ({ filter, notComputed }) => el("div", { class: "end" }, el("h2", { text: "Nothing here." }), el("p", { text: notComputed[filter.show] ?? "No sample passes this filter." }));
+
+  function grid(items, state, onclick) {
+    $("sample").replaceChildren(el("div", { class: "tiles", role: "group", "aria-label": "Samples" }, ...items.map((item) => tile(item, state.names, (event) => onclick(item, event)))));
+    if (!items.length) $("sample").replaceChildren(nothing(state));
   }
 
   function selection(rows) {
@@ -169,23 +176,24 @@ const Show = (() => {
     return parts;
   }
 
-  function item(item, names, judged, kind) {
+  function item(item, state) {
+    const { names, judged } = state;
     $("sample").replaceChildren(large(item));
     label("given-label", names[item.given], "unknown");
     label("suggested-label", item.suggested >= 0 ? names[item.suggested] : null, "no other");
     $("numbers").replaceChildren(...numbers(item, names, judged).map((text) => el("span", {}, ...breakable(text))));
     $("sample-id").textContent = item.id;
-    same(item, names, kind);
+    same(item, state);
     stamp(item, names);
     const [keep, take] = item.short;
     decisions(true, [`Keep ${keep}`, `Keep ${names[item.given] ?? ""}`], item.suggested >= 0 ? [`Take ${take}`, `Take ${names[item.suggested]}`] : null);
   }
 
-  function end(total, name) {
-    const box = total
+  function end(state) {
+    const box = state.total
       ? el("div", { class: "end" }, el("h2", { text: "All decided." }), el("p", { text: "Nothing is left in this queue. Take the corrected labels with" }),
-        el("p", {}, el("code", { text: `labelsieve export ${name} --what cleaned --to cleaned.csv` })), el("p", { class: "quiet", text: "The arrows go back through what you decided." }))
-      : el("div", { class: "end" }, el("h2", { text: "Nothing here." }), el("p", { text: "No sample passes this filter." }));
+        el("p", {}, el("code", { text: `labelsieve export ${state.name} --what cleaned --to cleaned.csv` })), el("p", { class: "quiet", text: "The arrows go back through what you decided." }))
+      : nothing(state);
     $("sample").replaceChildren(box);
     $("neighbours").replaceChildren();
     for (const id of ["given-label", "suggested-label", "numbers", "sample-id"]) $(id).textContent = "";
