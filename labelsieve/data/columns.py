@@ -2,7 +2,8 @@
 
 A number keeps its column; gaps get the median, and a second column of 0 and 1 marks them. A category becomes one column
 per value; a gap is a value of its own. The texts of a row are joined and become the last columns (`TextFeatures`). Ids
-are left out. Labels are not used. An `Encoding` reads the next table in the same way.
+are left out, and `features.py` leaves out columns with one value. Labels are not used. An `Encoding` reads the next
+table in the same way.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.data.cells import PATTERNS, Form, Numbers, is_text, read_numbers
+from labelsieve.data.cells import NUMBER, PATTERNS, Form, Numbers, is_text, read_numbers
 from labelsieve.data.text import TextFeatures
 from labelsieve.errors import InputError
 from labelsieve.progress import Note, join_names
@@ -188,10 +189,32 @@ def encoding_of(x: Any) -> Encoding | None:
 
 # ---------------------------------------------------------------- learning an encoding
 
-# A number with a currency sign, a unit or thousands separators: €48,463, 5 kg or 1'200; not a code such as #12 or 12B.
-_DIGITS, _SIGN, _UNIT = r"\d[\d.,' ]*", "[$¢£¥€₩₪₫₹₺₽฿%‰°]", r"[^\W\d_]\w{0,4}(/\w{1,3})?"
-AMOUNT = rf"[+-]?({_SIGN}\s*{_DIGITS}|{_DIGITS}{_SIGN}|{_DIGITS}\s{_UNIT}|\d{{1,3}}([,' ]\d{{3}})+)"
-ADVICE_ON_AMOUNTS = "remove units, currency signs and thousands separators to use its values as numbers"
+# A number with a currency, a unit or thousands separators: €48,463, 45kg, 5 km/h, 1'200 or 1.902,50; not a code such as
+# #12, 12B or 3XL. After a space, any short word is a unit. The letters of a code are mostly capitals, so that a unit
+# of one letter, such as g, is a small letter.
+_SPACE = " \u00a0\u202f"  # the last two do not break a line
+_DIGITS, _CURRENCY = rf"\d[\d.,'{_SPACE}]*", "([$¢£¥€₩₪₫₹₺₽฿]|USD|EUR|GBP|CHF)"
+_UNIT = (
+    "([%‰°]|°[CF]|[ghklms]|(?i:[kcm]m|m[²³]|[km]g|lbs?|oz|[cm]l|ft|mi|sec|min|hrs?|days?|years?|kmh|mph|[kmgt]b|[kmg]?hz|"
+    "kwh?|mah|cc|hp))"
+)
+AMOUNT = (
+    rf"[+-]?({_CURRENCY}\s*{_DIGITS}[kKmMbB]?|{_DIGITS}({_CURRENCY}|{_UNIT}|\s[^\W\d_]\w{{0,4}})(/\w{{1,4}})?|"
+    rf"\d{{1,3}}(,\d{{3}})+(\.\d+)?|\d{{1,3}}(['{_SPACE}]\d{{3}})+([.,]\d+)?|"
+    r"\d{1,3}(\.\d{3})+,\d+|\d{1,3}(\.\d{3}){2})"  # three points would be an address such as 192.168.100.101
+)
+# A date or a time that `cells.py` does not read: 3/4/2024, 31.12.24, 5 Jan 2024 or 5:12:33.
+_CLOCK = r"\d{1,3}:[0-5]\d(:[0-5]\d([.,]\d+)?)?(\s?[ap]\.?m\.?)?"
+_DAY, _YEAR = r"(0?[1-9]|[12]\d|3[01])", r"(\d{4}|\d\d)"  # or the number of a month
+_MONTH = "(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}"
+MOMENT = (
+    rf"(?i:({_DAY}[./-]{_DAY}[./-]{_YEAR}|\d{{4}}[./-]{_DAY}[./-]{_DAY}|{_DAY}[ -]{_MONTH}[., -]{{1,2}}{_YEAR}|"
+    rf"{_MONTH} {_DAY},? {_YEAR})([T ] ?{_CLOCK})?|{_CLOCK})"
+)
+ADVICE = {
+    AMOUNT: "amounts, remove units, currency signs and thousands separators to use them as numbers",
+    MOMENT: "dates or times, write dates as YYYY-MM-DD and times as numbers, such as minutes, to use them",
+}
 
 
 def learn_encoding(table: Any, origin: Origin, *, texts: Sequence[str] = (), commas: bool = False) -> Encoding:
@@ -220,31 +243,42 @@ def learn_encoding(table: Any, origin: Origin, *, texts: Sequence[str] = (), com
             "of texts with --text-column"
         )
     for name in ids:
-        example = find_amount(_texts(table.column(name).slice(0, MAX_LEVELS)))
-        advice = f"; if values such as {example!r} are amounts, {ADVICE_ON_AMOUNTS}" if example else ""
+        advice = advise(_texts(table.column(name).slice(0, MAX_LEVELS)))
         origin.note(f"column {quote_name(name)} is left out because its values are ids{advice}")
     features = TextFeatures.learn(_joined_texts(table, texts)) if texts else None
     encoding = Encoding(tuple(columns), features)
     if encoding.commas:
         origin.note(f"decimal commas in {join_names(list(map(quote_name, encoding.commas)))}")
-    amounts = {column.name: find_amount(column.levels) for column in columns if column.kind == "category"}
-    for name, example in amounts.items():
-        if example:
-            origin.note(
-                f"column {quote_name(name)} is read as categories, because values such as {example!r} are not plain "
-                f"numbers; {ADVICE_ON_AMOUNTS}"
-            )
-    many = [quote_name(column.name) for column in columns if column.others and not amounts[column.name]]
+    for form, order in (("d/m/y", "day/month/year"), ("m/d/y", "month/day/year")):
+        if dates := [quote_name(column.name) for column in columns if column.form == form]:
+            origin.note(f"dates are read as {order} in {join_names(dates)}")
+    advices = {column.name: advise(column.levels) for column in columns if column.kind == "category"}
+    for name, advice in advices.items():
+        if advice:
+            origin.note(f"column {quote_name(name)} is read as categories{advice}")
+    many = [quote_name(column.name) for column in columns if column.others and not advices[column.name]]
     if many:
         origin.note(f"only the {MAX_LEVELS - 1} most frequent values are used separately in {join_names(many)}")
     return encoding
 
 
-def find_amount(values: Iterable[str]) -> str:
-    """The first amount, if most of these values are amounts; else empty."""
+def advise(values: Iterable[str]) -> str:
+    """The end of a note, if most of these values are amounts or plain numbers, or dates and times; else empty."""
     filled = [value.strip() for value in values if value.strip()]
-    amounts = [value for value in filled if re.fullmatch(AMOUNT, value)]
-    return amounts[0] if 2 * len(amounts) > len(filled) else ""
+    plain = sum(NUMBER.fullmatch(value) is not None for value in filled)  # 950.00 beside 1,250.00
+    for pattern, advice in ADVICE.items():
+        found = [value for value in filled if re.fullmatch(pattern, value)]
+        if found and 2 * (len(found) + plain) > len(filled):
+            return f"; if values such as {found[0][:40]!r} are {advice}"
+    return ""
+
+
+def is_constant(values: Any) -> bool:
+    """Whether a column has one value in all rows, or none."""
+    cells = (cell.as_py() for cell in values)  # nearly all columns have another value in their first rows
+    found = ("" if value is None or value != value else str(value).strip() for value in cells)
+    first = next(found, "")
+    return all(text == first for text in found)
 
 
 def is_id(values: Any, commas: bool) -> bool:

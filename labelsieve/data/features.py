@@ -17,6 +17,7 @@ from labelsieve.data.columns import (
     Notify,
     Origin,
     encode_table,
+    is_constant,
     is_id,
     list_names,
     quote_name,
@@ -52,6 +53,9 @@ def read_features(table: Any, options: ReadOptions, origin: Origin, *, commas: b
                 f"{where} has no column {quote_name(text_column)}{model}: its columns are {list_names(names)}"
             )
     else:
+        if options.for_learning:
+            table = _without_constants(table, origin)
+            names = table.column_names
         commas = commas or any(has_decimal_commas(column) for column in table.columns)
         found = _find_texts(table, commas, note)
         alone = len(found) == 1 and all(name in found or is_id(table.column(name), commas) for name in names)
@@ -81,6 +85,20 @@ def _without_ignored(table: Any, ignored: Sequence[str], encoding: Encoding | No
     if len(ignored) == len(names):
         raise InputError(f"{where}: --ignore-columns leaves no feature column")
     return table.drop_columns(list(ignored))
+
+
+def _without_constants(table: Any, origin: Origin) -> Any:
+    """The table without the columns that have one value in all rows, or none."""
+    constant = [name for name in table.column_names if is_constant(table.column(name))]
+    if len(constant) == len(table.column_names):
+        raise InputError(
+            f"{origin.where} has no features: each of the columns {list_names(constant)} has one value in all rows, or "
+            "none; add a column with different values"
+        )
+    if constant:
+        listed = join_names(list(map(quote_name, constant)))
+        origin.note(f"columns that are left out, because they have one value in all rows, or none: {listed}")
+    return table.drop_columns(constant)
 
 
 def _find_texts(table: Any, commas: bool, note: Notify) -> list[str]:

@@ -63,7 +63,8 @@ def load(root: Path, options: ReadOptions, progress: Progress) -> LabelledData:
     files = [*listing.classes, *listing.flat]
     if not files:
         why = f" ({listing.skipped[0].id}: {listing.skipped[0].reason})" if listing.skipped else ""
-        raise InputError(f"no samples found in {root}; its class folders contain no pictures{why}")
+        place = "its class folders contain" if options.needs_labels else "it contains"
+        raise InputError(f"no samples found in {root}; {place} no pictures{why}")
     code = {name: at for at, name in enumerate(classes)}
     y = np.array([code[name] for name in listing.classes.values()] + [-1] * len(listing.flat), dtype=np.int64)
     data = LabelledData(

@@ -78,6 +78,11 @@ class ReadOptions:
         """Whether the source must have labels: not for prediction, and not if a file has the labels of all samples."""
         return self.labelled and (self.labels is None or self.labels.partial)
 
+    @property
+    def for_learning(self) -> bool:
+        """Whether a model learns from the samples. Others are only predicted, and can be a single row."""
+        return self.labelled and not self.allow_one_class
+
     def for_pictures(self) -> ReadOptions:
         """The options that pictures are read with."""
         from labelsieve.data.embedding_cache import embedded_size

@@ -59,7 +59,10 @@ def load(path: Path, options: ReadOptions, progress: Progress = SILENT) -> Label
         not_features = {in_any_case(options.label_column, file.names), options.id_column, split_column, *NOT_FEATURES}
         features = file.table.drop_columns([name for name in file.names if name in not_features]).take(rows.used)
         if not features.column_names:
-            raise InputError(f"{path} has only the label: it needs a column path or text, or feature columns")
+            and_ids = (
+                f" and the ids (column {quote_name(options.id_column)})" if options.id_column in file.names else ""
+            )
+            raise InputError(f"{path} has only the label{and_ids}: it needs a column path or text, or feature columns")
         # With semicolons between the cells, the comma is most likely a decimal comma.
         commas = file.style is not None and file.style.delimiter == ";"
         x, kind = read_features(features, options, origin, commas=commas)

@@ -144,7 +144,7 @@ def check_samples(
     if is_frame(X):
         check_columns(X)
         validate_data(estimator, X=X, skip_check_array=True, reset=fitting)  # stores the names of the columns
-        return read_frame(X, encoding) if reads_arrays(model) else X
+        return read_frame(X, encoding, fitting=fitting) if reads_arrays(model) else X
     if reads_arrays(model) and dimensions(X) > 2:
         if fitting:
             forget_columns(estimator)
@@ -226,14 +226,14 @@ def forget_columns(estimator: Any) -> None:
         vars(estimator).pop(name, None)
 
 
-def read_frame(frame: Any, encoding: Encoding | None = None) -> Any:
+def read_frame(frame: Any, encoding: Encoding | None = None, *, fitting: bool = True) -> Any:
     """Read a data frame as the command line reads a table: numbers, dates, categories and texts, with gaps."""
     table = frame_table(frame)
     if table.num_rows < 2 and encoding is None:
         raise InputError(f"X: there are {table.num_rows} samples; at least two are needed")
     notes: list[str] = []
     origin = Origin("X", lambda note: notes.append(str(note)), by_sample)
-    x, _ = read_features(table, ReadOptions(encoding=encoding), origin)
+    x, _ = read_features(table, ReadOptions(encoding=encoding, labelled=fitting), origin)
     if isinstance(x, TableX):
         x.notes = tuple(notes)
     return x

@@ -57,17 +57,32 @@ def test_other_texts_among_numbers_are_missing_in_prediction_too(tmp_path: Path)
         load(tmp_path / "n.csv", ["a", "2024-01-01"], **new)
 
 
-@pytest.mark.parametrize("form", ["€{}", "{} m²", "-${}.50", "{} %", "1'{}", "{} km/h"])
+AMOUNTS = ["€{}", "{} m²", "-${}.50", "{} %", "1'{}", "{} km/h", "{}kg", "{}g", "{}km/h", "{}€/kg", "$1.{}M"]
+AMOUNTS += ["1.{}.500", "1,{}.50", "1.{},50", "CHF 1,{}", "1 {}.50 €", "1\u202f{}\u00a0€", "{}°C"]
+
+
+@pytest.mark.parametrize("form", AMOUNTS)
 @pytest.mark.parametrize("different", [7, 60, 120])
 def test_a_note_explains_that_amounts_are_not_read_as_numbers(tmp_path: Path, form: str, different: int) -> None:
-    rows = ["a,b,label", *(f"{form.format(200 + i % different)},{i % 7},{'xy'[i % 2]}" for i in range(120))]
+    cells = [form.format(200 + i % different) for i in range(120)]
+    rows = ["a,b,label", *(f'"{cell}",{i % 7},{"xy"[i % 2]}' for i, cell in enumerate(cells))]
     _, said = load(tmp_path / "t.csv", rows)
     left_out = different == 120 and " " not in form  # as if they were ids
     assert ("column a is left out" if left_out else "column a is read as categories") in said
     assert repr(form.format(200)) in said and "as numbers" in said
 
 
-@pytest.mark.parametrize(("form", "left_out"), [("#{}", True), ("{}T", True), ("K{}", True), ("K{} b", False)])
+def test_amounts_below_a_thousand_have_no_separator(tmp_path: Path) -> None:
+    cells = ["1,234.50", "950.00", "870.10", "15.00"]
+    rows = ["a,b,label", *(f'"{cells[i % 4]}",{i % 7},{"xy"[i % 2]}' for i in range(60))]
+    assert "'1,234.50'" in load(tmp_path / "t.csv", rows)[1]
+
+
+CODES = [("#{}", True), ("{}T", True), ("{}B", True), ("{}XL", True), ("K{}", True), ("K{} b", False)]
+CODES += [("{}.168.100.101", True), ("{}kg7", True)]
+
+
+@pytest.mark.parametrize(("form", "left_out"), CODES)
 def test_codes_with_digits_are_no_amounts(tmp_path: Path, form: str, left_out: bool) -> None:
     rows = ["a,b,label", *(f"{form.format(200 + i)},{i % 7},{'xy'[i % 2]}" for i in range(120))]
     _, said = load(tmp_path / "t.csv", rows)
@@ -88,6 +103,64 @@ def test_dates_are_one_column_of_days(tmp_path: Path) -> None:
     new, _ = load(tmp_path / "n.csv", ["since", "2024-01-11", "unknown"], labelled=False, encoding=kept(written))
     first = written.x.encoding.columns[0]
     assert np.allclose(np.asarray(new.x), [[19733 - first.origin, 0], [first.median, 1]])
+
+
+MOMENTS = ["0{month}/0{day}/2024", "{month}/{day}/21", "1{day}.{month}.24", "1{day} Jan 202{month}"]
+MOMENTS += ["Jan {day}; 202{month}", "{month}:1{day}:33", "{month}/{day}/2024 {month}:15 pm", "2024/{month}/{day}"]
+
+
+@pytest.mark.parametrize("form", MOMENTS)
+@pytest.mark.parametrize("different", [9, 81])
+def test_a_note_explains_that_some_dates_and_times_are_not_read(tmp_path: Path, form: str, different: int) -> None:
+    cells = [form.replace(";", ",").format(day=1 + i % different % 9, month=1 + i % different // 9) for i in range(81)]
+    rows = ["day,b,label", *(f'"{cell}",{i % 7},{"xy"[i % 2]}' for i, cell in enumerate(cells))]
+    data, said = load(tmp_path / "t.csv", rows)
+    assert all(column.kind == "category" for column in data.x.encoding.columns if column.name == "day")
+    assert "column day is" in said and repr(cells[0]) in said and "YYYY-MM-DD" in said
+    assert "most frequent" not in said
+
+
+@pytest.mark.parametrize("form", ["1{}2-45-6789", "192.168.{}.1", "C12:3{}", "{}/3"])
+def test_codes_are_no_dates(tmp_path: Path, form: str) -> None:
+    rows = ["a,b,label", *(f"{form.format(i % 9)},{i % 7},{'xy'[i % 2]}" for i in range(60))]
+    assert "YYYY-MM-DD" not in load(tmp_path / "t.csv", rows)[1]
+
+
+def test_a_note_says_in_which_order_dates_are_read(tmp_path: Path) -> None:
+    cells = [(f"{1 + i % 28}/{1 + i % 12}/2024", f"{1 + i % 12}/{1 + i % 28}/2024") for i in range(60)]
+    rows = ["from,to,label", *(f"{first},{last},{'xy'[i % 2]}" for i, (first, last) in enumerate(cells))]
+    said = load(tmp_path / "t.csv", rows)[1]
+    assert "day/month/year in from" in said and "month/day/year in to" in said
+
+
+@pytest.mark.parametrize("cells", [["5", "5"], ["5", "5.0"], ["x", "x"], ["", ""], ["NA", ""], ["2024-01-10"] * 2])
+def test_columns_with_one_value_are_not_features(tmp_path: Path, cells: list[str]) -> None:
+    rows = ["a,b,c,label", *(f"{i % 7},{cells[i % 2]},u,{'xy'[i % 2]}" for i in range(30))]
+    data, said = load(tmp_path / "t.csv", rows)
+    assert [column.name for column in data.x.encoding.columns] == ["a"] and data.x.shape == (30, 1)
+    assert said.count("left out") == 1 and ": b, c\n" in said
+    for new in (["a", "3"], ["b,a", "7,3"], ["c,a,b", ",3,"]):
+        table, said = load(tmp_path / "n.csv", new, labelled=False, encoding=kept(data))
+        assert np.asarray(table.x).tolist() == [[3]] and not said
+    with pytest.raises(InputError, match=r"t\.csv has no features: .* b, c"):
+        load(tmp_path / "t.csv", [row.partition(",")[2] for row in rows])
+
+
+def test_missing_values_are_a_second_value(tmp_path: Path) -> None:
+    rows = ["a,b,label", *(f"{'5' * (i % 2)},{'v' * (i % 3 > 0)},{'xy'[i % 2]}" for i in range(30))]
+    data, said = load(tmp_path / "t.csv", rows)
+    assert [column.name for column in data.x.encoding.columns] == ["a", "b"] and "left out" not in said
+
+
+def test_a_model_of_arrays_reads_columns_with_one_value(tmp_path: Path) -> None:
+    """It has no encoding, so that the new table says how to read its columns."""
+    for options in ({"labelled": False}, {"allow_one_class": True}):
+        assert load(tmp_path / "t.csv", ["a,b,label", "5,1,x"], **options)[0].x.matrix.tolist() == [[5, 1]]
+
+
+def test_texts_beside_columns_with_one_value(tmp_path: Path) -> None:
+    rows = ["body,b,label", *(f"these are the words {i},7,{'xy'[i % 2]}" for i in range(30))]
+    assert load(tmp_path / "t.csv", rows)[0].kind == "text"
 
 
 def test_seconds_of_one_day_stay_different(tmp_path: Path) -> None:

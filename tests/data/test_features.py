@@ -114,7 +114,7 @@ def test_short_texts_are_texts_if_there_is_no_other_feature(tmp_path: Path) -> N
         assert data.kind == "text" and data.x.tolist() == names
         assert "column 'full name' is read as text" in said
     for two in (["Ms Smith"] * 60, [f"Smith-{i}" for i in range(60)]):
-        assert "--text-column" not in load(tmp_path / "t.csv", {"a": two, "b": ["1", "1"] * 30, "label": labels()})[1]
+        assert "--text-column" not in load(tmp_path / "t.csv", {"a": two, "b": ["1", "2"] * 30, "label": labels()})[1]
     _, said = load(tmp_path / "t.csv", {**columns, "other": [f"Ms Ann-{i}" for i in range(60)]})
     assert said.count("--text-column") == 2
 
@@ -125,6 +125,11 @@ def test_ids_from_another_column(tmp_path: Path) -> None:
     assert data.ids.tolist() == ["01", "02"] and data.x.shape == (2, 1)
     with pytest.raises(InputError, match=r"'nr'.*--id-column"):
         load(tmp_path / "t.csv", columns, id_column="nr")
+
+
+def test_a_table_with_only_labels_and_ids(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"only the label.*column text"):
+        load(tmp_path / "t.csv", {"text": ["a", "b"], "label": ["x", "y"]}, id_column="text")
 
 
 def test_all_missing_columns_are_named_at_once(tmp_path: Path) -> None:

@@ -250,6 +250,12 @@ def test_no_samples(tmp_path: Path) -> None:
         load_source(str(tmp_path))
 
 
+def test_a_folder_to_predict_without_class_folders_has_no_pictures(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no pictures") as refused:
+        load_source(str(tmp_path), ReadOptions(labelled=False))
+    assert "class folders" not in str(refused.value)
+
+
 def test_a_second_start_uses_the_staged_copy(tmp_path: Path) -> None:
     root = two_classes(tmp_path / "data")
     (root / "black" / "bad.png").write_text("no")

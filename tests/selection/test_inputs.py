@@ -199,6 +199,12 @@ def check_mixed(x: Any) -> None:
     assert [column.form for column in read.encoding.columns if column.kind == "number"] == ["number", "date"]
 
 
+def test_columns_with_one_value_are_left_out_of_samples_to_fit_only() -> None:
+    x = frame(e=[7.0] * 150)
+    assert read_frame(x).numbers.shape == (150, 4)
+    assert read_frame(x, fitting=False).numbers.shape == (150, 5)  # for a model that was fitted on arrays
+
+
 def test_data_frames_are_read_like_table_files(tmp_path: Path):
     pandas = pytest.importorskip("pandas")
     x = pandas.DataFrame(mixed_columns())
