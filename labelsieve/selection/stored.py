@@ -45,7 +45,8 @@ class WrongLabels:
     """The result of `find_wrong_labels`. Arrays have one entry per sample, in the order of the labels."""
 
     wrong: BoolArray
-    """Whether each label is flagged as wrong. The number of flags maximises their expected F1 score."""
+    """Whether each label is flagged as wrong. The number of flags maximises their expected F1 score. If `trust` is
+    unknown, flags are little better than guesses: do not remove these labels."""
 
     suspicion: FloatArray
     """The probability that each label is wrong. Sort by it to rank the labels."""
