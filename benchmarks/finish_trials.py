@@ -92,7 +92,8 @@ def table(results: Path, network: str) -> str:
         lines.append(
             f"{cell['network']} {cell['noise']['pattern']}-{cell['noise']['ratio']:g} seed {cell['seed']} "
             f"{cell['epochs']} epochs, {cell['iterations']} iterations, {settings}: "
-            f"{100 * found['test_accuracy']:.2f} % (predict: {100 * found['predict_accuracy']:.2f} %), {judged}, "
+            f"{100 * found['test_accuracy']:.2f} % (predict: {100 * found.get('predict_accuracy', np.nan):.2f} %), "
+            f"{judged}, "
             f"ECE {found['after']['calibration_error']:.3f}, {learnt_of}, {record['seconds']:.0f} s"
         )
     return "\n".join(sorted(lines))

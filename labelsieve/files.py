@@ -31,7 +31,7 @@ WAIT_OR_STOP = "wait for it, stop it or give another --out"
 NO_FOLLOW = os.O_NOFOLLOW
 NO_BLOCK = os.O_NONBLOCK
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the disk took only a part of the file
-SYSTEM_FILES = ("thumbs.db", "desktop.ini")  # Windows writes them into folders that were viewed
+SYSTEM_FILES = ("thumbs.db", "desktop.ini", ".ds_store")  # that systems write into folders that were viewed
 MAX_NAMES = 3  # file names in one message
 BYTES_AT_ONCE = 2**20  # of an archive entry that is unpacked to count its bytes
 # An archive may be this many times larger when it is unpacked, as Apache POI allows: XML is a tenth when it is packed.

@@ -24,6 +24,7 @@ from labelsieve.types import Samples
 
 MAX_LEVELS = 50  # columns per category; with more, tables of ids and names would outgrow memory
 MAX_EXAMPLES = 5  # values in one note
+FIRST_ROWS = 1_000  # of a column that are compared first: nearly all columns have different values in them
 COUNTER_GAPS = 1.5  # range of a counter per number in it: a third of the rows may have been deleted
 FLOAT32_INTEGERS = 2.0**24  # larger integers are rounded in float32
 FLOAT32_MAX = float(np.finfo(np.float32).max)
@@ -198,15 +199,16 @@ _UNIT = (
     "([%‰°]|°[CF]|[ghklms]|(?i:[kcm]m|m[²³]|[km]g|lbs?|oz|[cm]l|ft|mi|sec|min|hrs?|days?|years?|kmh|mph|[kmgt]b|[kmg]?hz|"
     "kwh?|mah|cc|hp))"
 )
+_MONTH = "(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}"
+_NO_UNIT = rf"(?!(?i:st|nd|rd|th|{_MONTH})\b)"
 AMOUNT = (
-    rf"[+-]?({_CURRENCY}\s*{_DIGITS}[kKmMbB]?|{_DIGITS}({_CURRENCY}|{_UNIT}|\s[^\W\d_]\w{{0,4}})(/\w{{1,4}})?|"
+    rf"[+-]?({_CURRENCY}\s*{_DIGITS}[kKmMbB]?|{_DIGITS}({_CURRENCY}|{_UNIT}|\s{_NO_UNIT}[^\W\d_]\w{{0,4}})(/\w{{1,4}})?|"
     rf"\d{{1,3}}(,\d{{3}})+(\.\d+)?|\d{{1,3}}(['{_SPACE}]\d{{3}})+([.,]\d+)?|"
     r"\d{1,3}(\.\d{3})+,\d+|\d{1,3}(\.\d{3}){2})"  # three points would be an address such as 192.168.100.101
 )
 # A date or a time that `cells.py` does not read: 3/4/2024, 31.12.24, 5 Jan 2024 or 5:12:33.
 _CLOCK = r"\d{1,3}:[0-5]\d(:[0-5]\d([.,]\d+)?)?(\s?[ap]\.?m\.?)?"
 _DAY, _YEAR = r"(0?[1-9]|[12]\d|3[01])", r"(\d{4}|\d\d)"  # or the number of a month
-_MONTH = "(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}"
 MOMENT = (
     rf"(?i:({_DAY}[./-]{_DAY}[./-]{_YEAR}|\d{{4}}[./-]{_DAY}[./-]{_DAY}|{_DAY}[ -]{_MONTH}[., -]{{1,2}}{_YEAR}|"
     rf"{_MONTH} {_DAY},? {_YEAR})([T ] ?{_CLOCK})?|{_CLOCK})"
@@ -275,10 +277,15 @@ def advise(values: Iterable[str]) -> str:
 
 def is_constant(values: Any) -> bool:
     """Whether a column has one value in all rows, or none."""
-    cells = (cell.as_py() for cell in values)  # nearly all columns have another value in their first rows
-    found = ("" if value is None or value != value else str(value).strip() for value in cells)
-    first = next(found, "")
-    return all(text == first for text in found)
+    import pyarrow as pa
+
+    if pa.types.is_nested(values.type):  # lists have no `unique`
+        return False
+    for part in (values.slice(0, FIRST_ROWS), values):
+        different = {"" if cell is None or cell != cell else str(cell).strip() for cell in part.unique().to_pylist()}
+        if len(different) > 1:
+            return False
+    return True
 
 
 def is_id(values: Any, commas: bool) -> bool:

@@ -142,6 +142,9 @@ class RayTrainer(Trainer):
         answers = self.pool.map(self.task, [(group, self.checkpoint / group_name(group)) for group in groups])
         if self.on_history is not None:
             self.on_history([line for _, lines in answers for line in lines])
+        if self.on_trained is not None:
+            for job in jobs:
+                self.on_trained(job)
         return [answers[i % count][0][i // count] for i in range(len(jobs))]
 
 

@@ -168,7 +168,8 @@ def _write_file(
     table = _table(what, facts, outcome, rows, typed=parquet)
     if what == "cleaned" and (labels := facts.record.get("settings", {}).get("labels")):
         gone = sum(skipped.reason == DROPPED for skipped in facts.run.read_skipped())
-        notes.append(f"the changes are those to the labels of {labels}, which leaves out {counted(gone, 'sample')}")
+        without = f", which leaves out {counted(gone, 'sample')}" if gone else ""
+        notes.append(f"the changes are those to the labels of {labels}{without}")
     if more := table.num_rows - len(rows):
         stay = counted(more, "row that the run skipped stays as it was", "rows that the run skipped stay as they were")
         notes.append(f"{stay} (skipped.csv)")

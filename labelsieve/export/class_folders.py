@@ -22,7 +22,17 @@ from labelsieve.csv_files import make_harmless, write_csv
 from labelsieve.data.decode import turn_upright
 from labelsieve.data.pictures import EXTENSIONS
 from labelsieve.errors import InputError
-from labelsieve.files import copy_file, read_bytes, read_text, sweep, sync_folder, visible_names, write_json, written_as
+from labelsieve.files import (
+    SYSTEM_FILES,
+    copy_file,
+    read_bytes,
+    read_text,
+    sweep,
+    sync_folder,
+    visible_names,
+    write_json,
+    written_as,
+)
 from labelsieve.labels_csv import LabelColumns, number_cell
 from labelsieve.report.samples import Samples
 from labelsieve.types import IntArray
@@ -162,13 +172,15 @@ class FolderExport:
         return target
 
     def _write_list(self, path: Path, names: Sequence[str], rows: Collection[tuple[str, ...]], force: bool) -> None:
-        """Write a list beside the folder, unless it is empty."""
-        if os.path.lexists(path) and not force and rows:
-            raise InputError(f"{path} exists; choose another --to, or use --force to replace it")
+        """Write a list beside the folder, unless it is empty; an empty one removes that of the replaced folder."""
+        old = path.is_file() and not path.is_symlink() and read_bytes(path).startswith(",".join(names).encode())
+        if os.path.lexists(path) and rows and not (force and old):
+            how = ", or use --force to replace it" if old else ""
+            raise InputError(f"{path} exists; choose another --to{how}")
         if rows:
             write_csv(path, names, (map(str if self.raw else make_harmless, row) for row in rows))
-        elif force and path.is_file() and read_bytes(path).startswith(",".join(names).encode()):
-            path.unlink()  # of the folder that this one replaces
+        elif force and old:
+            path.unlink()
 
 
 def class_names_file(target: Path) -> Path:
@@ -189,19 +201,32 @@ def _is_free(target: Path) -> bool:
 
 
 def _check_replaceable(target: Path) -> None:
-    """Raise InputError unless a folder is an earlier export, and nothing was added to it."""
+    """Raise InputError unless a folder is an earlier export, and no files but hidden ones were added to it."""
+    written = _written_files(target)
+    known = set() if written is None else {target / name for name in written}.union(_hidden_files(target))
+    files = (path for path in target.rglob("*") if path.is_symlink() or not path.is_dir())
+    added = next((path for path in files if path not in known and path.name.lower() not in SYSTEM_FILES), None)
+    if written is None or added is not None:
+        what = "was" if written is None or added is None else f"contains {added.name}, which was"
+        raise InputError(
+            f"{target} {what} not written by `labelsieve export`; --force replaces only earlier exports: choose "
+            "another --to"
+        )
+
+
+def _written_files(target: Path) -> list[str] | None:
+    """The files of an export; None if the folder has no readable list of them, or is a link or a file."""
+    if target.is_symlink() or not target.is_dir():
+        return None
     try:
-        written = set() if target.is_symlink() else {*json.loads(read_text(target / LIST))["files"], LIST}
+        return [str(name) for name in json.loads(read_text(target / LIST))["files"]]
     except (InputError, OSError, ValueError, KeyError, TypeError):
-        written = set()
-    for below in target.rglob("*"):
-        folder = below.is_dir() and not below.is_symlink()
-        if not folder and below.relative_to(target).as_posix() not in written:
-            what = f"contains {below.name}, which" if written else "is a folder that"
-            raise InputError(
-                f"{target} {what} `labelsieve export` did not write; --force replaces only earlier exports: choose "
-                "another --to"
-            )
+        return None
+
+
+def _hidden_files(target: Path) -> list[Path]:
+    """The hidden files of a folder, which stay if it is replaced."""
+    return [path for path in target.iterdir() if path.name.startswith(".") and path.is_file() and not path.is_symlink()]
 
 
 def _swap(partial: Path, target: Path) -> None:
@@ -209,8 +234,11 @@ def _swap(partial: Path, target: Path) -> None:
     old = target.with_name(f".{target.name}.{TEMPORARY}.{os.getpid()}.old")
     replaced = target.exists()
     if replaced:
-        for hidden in target.iterdir() if _is_free(target) else ():
-            copy_file(hidden, partial / hidden.name)
+        if not _is_free(target):
+            _check_replaceable(target)  # again: files may have been added while the pictures were copied
+        for hidden in _hidden_files(target):
+            if hidden.name != LIST:
+                copy_file(hidden, partial / hidden.name)
         target.rename(old)
     try:
         partial.rename(target)

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from labelsieve.checks import check_integer, check_range, is_number
+from labelsieve.data.columns import Encoding, encoding_of
 from labelsieve.data.duplicates import copies_among
 from labelsieve.engine import Method, Plan, Store, train
 from labelsieve.engine.augment import check_augment, mirror_test
@@ -227,8 +228,10 @@ class RobustClassifier(MostLikelyClass, ClassifierMixin, BaseEstimator):  # type
         """Check the samples and return them without labels."""
         if issparse(X):
             raise InputError("X: sparse matrices are not supported; use X.toarray(), or use CleanClassifier or INCV")
-        model, encoding = "auto" if self.network is None else self.network, None if fitting else self._reader.encoding
+        model, encoding = "auto" if self.network is None else self.network, None if fitting else self._encoding
         X = check_samples(self, X, model=model, encoding=encoding, fitting=fitting)
+        if fitting:
+            self._encoding: Encoding | None = encoding_of(X)
         data = unlabelled(X)
         return replace(data, x=np.array(X, dtype=object)) if data.kind == "text" else data
 

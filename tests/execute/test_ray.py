@@ -98,8 +98,11 @@ SCRIPT = textwrap.dedent(
 
     losing = threading.Thread(target=lose)
     losing.start()
-    disturbed = select(RayTrainer(x, partial(trainer, pause=0.2), pool=pool, checkpoint=folder / "checkpoints"))
+    on_ray, trained = RayTrainer(x, partial(trainer, pause=0.2), pool=pool, checkpoint=folder / "checkpoints"), []
+    on_ray.on_trained = trained.append
+    disturbed = select(on_ray)
     losing.join()
+    assert len(trained) == 4  # two iterations of two halves, for the progress bar
     for name in ("verdict", "iteration", "predicted", "loss"):
         assert np.array_equal(getattr(undisturbed, name), getattr(disturbed, name), equal_nan=True), name
     assert 0 < disturbed.selected.sum() < 240

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import importlib.util
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -280,18 +281,51 @@ def test_force_never_removes_files_that_export_did_not_write(tmp_path, other, ex
     (tmp_path / "mine" / other).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / "mine" / other).write_bytes(b"mine")
     before = fingerprint(tmp_path / "mine")
-    with pytest.raises(InputError, match="did not write"):
+    with pytest.raises(InputError, match="not written by"):
         export(run, what="cleaned", to=tmp_path / "mine", force=True)
     assert fingerprint(tmp_path / "mine") == before
 
 
-@pytest.mark.parametrize("content", ["", "{}", "[]", '{"files": 1}', "not JSON"])
+def test_force_replaces_no_file_and_no_link(tmp_path):
+    run = runs.pictures(tmp_path, n=8)
+    export(run, what="cleaned", to=tmp_path / "clean")
+    (tmp_path / "thesis").write_text("mine")
+    (tmp_path / "linked").symlink_to(tmp_path / "clean")
+    (tmp_path / "nothing").mkdir()
+    (tmp_path / "to-nothing").symlink_to(tmp_path / "nothing")
+    for name in ("thesis", "linked", "to-nothing"):
+        with pytest.raises(InputError, match="not written by"):
+            export(run, what="cleaned", to=tmp_path / name, force=True)
+    assert (tmp_path / "thesis").read_text() == "mine" and (tmp_path / "linked").is_symlink()
+    (tmp_path / "q-status.csv").write_text("mine")
+    with pytest.raises(InputError, match=r"q-status\.csv exists"):
+        export(run, what="cleaned", to=tmp_path / "q", force=True)
+    assert (tmp_path / "q-status.csv").read_text() == "mine" and not (tmp_path / "q").exists()
+
+
+def test_hidden_and_system_files_do_not_hinder_force(tmp_path):
+    run = runs.pictures(tmp_path, n=8)
+    for _ in range(2):
+        export(run, what="cleaned", to=tmp_path / "clean", force=True)
+        (tmp_path / "clean" / ".gitkeep").write_text("mine")
+        next(path for path in (tmp_path / "clean").iterdir() if path.is_dir()).joinpath("Thumbs.db").touch()
+    assert (tmp_path / "clean" / ".gitkeep").read_text() == "mine"
+    for path in (tmp_path / "clean").iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)  # only hidden files are left
+    (tmp_path / "clean-status.csv").unlink()
+    export(run, what="cleaned", to=tmp_path / "clean")
+    assert (tmp_path / "clean" / ".gitkeep").read_text() == "mine"
+    export(run, what="cleaned", to=tmp_path / "clean", force=True)
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", '{"files": 1}', '{"files": [1]}', "not JSON"])
 def test_force_does_not_replace_a_folder_whose_list_is_damaged(tmp_path, content):
     run = runs.pictures(tmp_path, n=8)
     export(run, what="cleaned", to=tmp_path / "clean")
     (tmp_path / "clean" / ".labelsieve-export").write_text(content)
     before = fingerprint(tmp_path / "clean")
-    with pytest.raises(InputError, match="did not write"):
+    with pytest.raises(InputError, match="not written by"):
         export(run, what="cleaned", to=tmp_path / "clean", force=True)
     assert fingerprint(tmp_path / "clean") == before
 

@@ -2,6 +2,7 @@ import pickle
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.datasets import load_digits, make_blobs
@@ -163,6 +164,18 @@ def test_texts():
     model.set_params(method="standard", epochs=2).fit(x, codes)
     with pytest.raises(InputError, match="trained on rows of numbers"):
         model.predict(texts)
+
+
+@pytest.mark.parametrize("other", ["constant", "ids"])
+def test_a_frame_of_texts_and_a_column_without_information_is_predicted_as_it_was_read(other):
+    words = {"fruit": "apple pear plum cherry fig".split(), "metal": "iron zinc copper tin lead".split()}
+    rng = np.random.default_rng(0)
+    y = ["fruit", "metal"] * 60
+    frame = pd.DataFrame({"note": [" ".join(rng.choice(words[kind], 6)) for kind in y]})
+    frame["other"] = "same" if other == "constant" else [f"K{i:03}" for i in range(120)]
+    model = RobustClassifier(method="standard", epochs=8, random_state=3).fit(frame, y)
+    assert (model.predict(frame) == y).mean() > 0.9
+    assert list(model.predict(frame[:3])) == list(model.predict(frame)[:3])
 
 
 def test_samples_that_are_no_numbers_are_refused():
