@@ -96,7 +96,7 @@ class Expected(NamedTuple):
     decisions: int = 0  # on random samples, from which the number follows; 0: it follows from the noise model
 
     def enough_of(self, applied: int) -> bool:
-        """Whether so many of the `applied` suggestions are right that they may be applied without more decisions."""
+        """Whether enough of the `applied` suggestions are right to apply them without more decisions."""
         return self.decisions > 0 or self.least >= LEAST_RIGHT * applied
 
     @property
