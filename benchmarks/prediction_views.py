@@ -131,8 +131,9 @@ seeds. *ECE*: calibration error of the confidence. Trained without a robust meth
 
 labelsieve predicts in the two views *mirrored and shifted, 2*. The mean gain is positive in all five settings, 0.55
 points on average. With three seeds, it is clearly above chance only with the small network on CIFAR-10. Six views
-take three times as long and gain 0.2 points more on average. The calibration changes little. Networks of a robust
-method on a GPU have not been measured yet; `labelsieve reproduce finish` records both accuracies.
+take three times as long and gain 0.2 points more on average. The calibration changes little. The two views were
+chosen on such trainings, too, so these gains are not independent of the choice. Networks of a robust method on a GPU
+have not been measured yet; `labelsieve reproduce finish` records both accuracies.
 
 {tables}
 """

@@ -8,7 +8,6 @@ table in the same way.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -16,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.data.cells import NUMBER, PATTERNS, Form, Numbers, is_text, read_numbers
+from labelsieve.data.cells import PATTERNS, Form, Numbers, advise, is_text, read_numbers
 from labelsieve.data.text import TextFeatures
 from labelsieve.errors import InputError
 from labelsieve.progress import Note, join_names
@@ -190,34 +189,6 @@ def encoding_of(x: Any) -> Encoding | None:
 
 # ---------------------------------------------------------------- learning an encoding
 
-# A number with a currency, a unit or thousands separators: €48,463, 45kg, 5 km/h, 1'200 or 1.902,50; not a code such as
-# #12, 12B or 3XL. After a space, any short word is a unit. The letters of a code are mostly capitals, so that a unit
-# of one letter, such as g, is a small letter.
-_SPACE = " \u00a0\u202f"  # the last two do not break a line
-_DIGITS, _CURRENCY = rf"\d[\d.,'{_SPACE}]*", "([$¢£¥€₩₪₫₹₺₽฿]|USD|EUR|GBP|CHF)"
-_UNIT = (
-    "([%‰°]|°[CF]|[ghklms]|(?i:[kcm]m|m[²³]|[km]g|lbs?|oz|[cm]l|ft|mi|sec|min|hrs?|days?|years?|kmh|mph|[kmgt]b|[kmg]?hz|"
-    "kwh?|mah|cc|hp))"
-)
-_MONTH = "(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}"
-_NO_UNIT = rf"(?!(?i:st|nd|rd|th|{_MONTH})\b)"
-AMOUNT = (
-    rf"[+-]?({_CURRENCY}\s*{_DIGITS}[kKmMbB]?|{_DIGITS}({_CURRENCY}|{_UNIT}|\s{_NO_UNIT}[^\W\d_]\w{{0,4}})(/\w{{1,4}})?|"
-    rf"\d{{1,3}}(,\d{{3}})+(\.\d+)?|\d{{1,3}}(['{_SPACE}]\d{{3}})+([.,]\d+)?|"
-    r"\d{1,3}(\.\d{3})+,\d+|\d{1,3}(\.\d{3}){2})"  # three points would be an address such as 192.168.100.101
-)
-# A date or a time that `cells.py` does not read: 3/4/2024, 31.12.24, 5 Jan 2024 or 5:12:33.
-_CLOCK = r"\d{1,3}:[0-5]\d(:[0-5]\d([.,]\d+)?)?(\s?[ap]\.?m\.?)?"
-_DAY, _YEAR = r"(0?[1-9]|[12]\d|3[01])", r"(\d{4}|\d\d)"  # or the number of a month
-MOMENT = (
-    rf"(?i:({_DAY}[./-]{_DAY}[./-]{_YEAR}|\d{{4}}[./-]{_DAY}[./-]{_DAY}|{_DAY}[ -]{_MONTH}[., -]{{1,2}}{_YEAR}|"
-    rf"{_MONTH} {_DAY},? {_YEAR})([T ] ?{_CLOCK})?|{_CLOCK})"
-)
-ADVICE = {
-    AMOUNT: "amounts, remove units, currency signs and thousands separators to use them as numbers",
-    MOMENT: "dates or times, write dates as YYYY-MM-DD and times as numbers, such as minutes, to use them",
-}
-
 
 def learn_encoding(table: Any, origin: Origin, *, texts: Sequence[str] = (), commas: bool = False) -> Encoding:
     """Find out what the feature columns of a pyarrow table are.
@@ -262,17 +233,6 @@ def learn_encoding(table: Any, origin: Origin, *, texts: Sequence[str] = (), com
     if many:
         origin.note(f"only the {MAX_LEVELS - 1} most frequent values are used separately in {join_names(many)}")
     return encoding
-
-
-def advise(values: Iterable[str]) -> str:
-    """The end of a note, if most of these values are amounts or plain numbers, or dates and times; else empty."""
-    filled = [value.strip() for value in values if value.strip()]
-    plain = sum(NUMBER.fullmatch(value) is not None for value in filled)  # 950.00 beside 1,250.00
-    for pattern, advice in ADVICE.items():
-        found = [value for value in filled if re.fullmatch(pattern, value)]
-        if found and 2 * (len(found) + plain) > len(filled):
-            return f"; if values such as {found[0][:40]!r} are {advice}"
-    return ""
 
 
 def is_constant(values: Any) -> bool:
