@@ -303,13 +303,14 @@ def finish_table(found: list[Record], scale: Scale) -> str:
                     judged = [record for record in group if when in record["results"]]
                     row += [summarise(judged, when, key).text(3) for key in ("auroc", "calibration_error")]
                 row.append(f"{np.mean([record['seconds'] for record in group]) / 60:.1f}")
+                row.append(", ".join(dict.fromkeys(str(record["commit"])[:7] for record in group)))
                 if with_views:
                     views = [record for record in group if "predict_accuracy" in record["results"]]
                     row.append(f"{summarise(views, 'predict_accuracy').text(2, 100)} ({len(views)})" if views else "-")
                 rows.append(row)
     header = [
         "network", "noise", "accuracy", "goal", "seeds", "AUROC before", "ECE before", "AUROC after", "ECE after",
-        "minutes", *["accuracy of `predict` (seeds)"] * with_views,
+        "minutes", "commits", *["accuracy of `predict` (seeds)"] * with_views,
     ]  # fmt: skip
     of_views = (
         "`predict` averages over two views of a picture; the first accuracy is that of the picture alone "
@@ -321,7 +322,8 @@ def finish_table(found: list[Record], scale: Scale) -> str:
         f"seeds. {of_views * with_views}AUROC and calibration error (ECE) of the suspicion of the labels, before and "
         "after the training. The values after it are computed from the losses in the .npz file of a record, if it has "
         "them. Nothing about the noise is known, and no test label is used. Minutes of the training, without the "
-        "selection; trainings that share a GPU take longer."
+        "selection; trainings that share a GPU take longer. Commits of the trainings, in the order of the seeds if "
+        "they differ."
     )
 
 
