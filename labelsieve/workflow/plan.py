@@ -35,6 +35,7 @@ from labelsieve.engine.picture_stores import free_memory, picture_store
 from labelsieve.execute.build_trainer import TrainerOptions, build_trainer
 from labelsieve.models.choose import ModelChoice, ModelKind, SampleInfo, named_classifier
 from labelsieve.models.embed import load_encoder
+from labelsieve.progress import SILENT, Progress
 from labelsieve.selection.settings import INCVSettings, networks_at_once, selection_passes
 from labelsieve.types import Job, LabelledData, evenly_spaced
 from labelsieve.workflow.model_file import SampleReader, network_for
@@ -140,15 +141,16 @@ def embed_some(data: LabelledData, model: str, device: str) -> tuple[LabelledDat
 
 
 def plan_run(
-    data: LabelledData, settings: RunSettings, request: PlanRequest, *, before: Mapping[str, float] | None = None
-) -> dict[str, Any]:
+    data: LabelledData, settings: RunSettings, request: PlanRequest, *, before: Mapping[str, float] | None = None,
+    progress: Progress = SILENT,
+) -> dict[str, Any]:  # fmt: skip
     """Try the models that a run would use, and estimate what the run takes.
 
     `before` are the seconds of the stages before the selection. "selection_seconds" is None if the selection could not
     be measured.
     """
     n = request.samples or len(data)
-    choice = choose_model(settings, data, samples=n)
+    choice = choose_model(settings, data, progress, samples=n)
     incv = settings.incv_settings()
     usual = replace(incv, n_iterations=min(incv.n_iterations, USUAL_ITERATIONS))
     trial = ClassifierTrial.of(data, choice) if choice.kind is ModelKind.CLASSIFIER else None

@@ -261,7 +261,7 @@ def plan_source(
             read_stored_predictions(settings.predictions, data, progress)
         settings = settings.for_samples(features, folder.record(), paper=settings.protocol == "paper")
         check_method(features, settings, choose_device(settings.device), paper=settings.protocol == "paper")
-        plan = plan_run(features, settings, request, before=before)
+        plan = plan_run(features, settings, request, before=before, progress=progress)
     return {
         "run": folder.path, "samples": len(data), "classes": len(data.classes), "skipped": len(data.skipped),
         "model": plan["selector"], "method": settings.method, "method_settings": settings.method_settings(),

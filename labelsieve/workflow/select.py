@@ -36,7 +36,9 @@ COPIES_OF_WEIGHTS, BYTES_PER_WEIGHT = 13, 4
 PATIENCE_SECONDS = 5 * 60.0  # longer trainings on a CPU get a hint how to be faster
 
 
-def choose_model(settings: SelectSettings, data: LabelledData, *, samples: int | None = None) -> ModelChoice:
+def choose_model(
+    settings: SelectSettings, data: LabelledData, progress: Progress, *, samples: int | None = None
+) -> ModelChoice:
     """Choose the model that selects; `samples` replaces the number of samples for a plan."""
     if settings.predictions is not None:
         return ModelChoice(STORED, ModelKind.STORED)
@@ -46,7 +48,10 @@ def choose_model(settings: SelectSettings, data: LabelledData, *, samples: int |
     request = SelectorRequest(
         settings.model, device_type(settings.device, info), settings.loss, settings.epochs, settings.protocol
     )
-    return choose_selector(info, len(data.classes), request)
+    choice = choose_selector(info, len(data.classes), request)
+    if settings.epochs is not None and not choice.is_network:
+        progress.note(Note.of(NoteKind.EPOCHS_NOT_USED, epochs=settings.epochs, model=choice.name))
+    return choice
 
 
 def select_labels(
@@ -58,7 +63,7 @@ def select_labels(
     True labels in `labels` are only used to measure the result.
     """
     features = data.features()
-    choice = choose_model(settings, features)
+    choice = choose_model(settings, features, progress)
     path = settings.predictions
     stored = None if path is None else read_stored_predictions(path, data, progress)
     recorded = settings.recorded_with(choice, data)
@@ -74,8 +79,6 @@ def select_labels(
     model = f"model {choice.name}" if stored is None else f"predictions from {settings.predictions}"
     kind = NoteKind.SELECTION_RESUMED if begun == "resumed" else NoteKind.SELECTION_STARTED
     progress.note(Note.of(kind, name=data.name, samples=len(data), classes=len(data.classes), model=model))
-    if settings.epochs is not None and not choice.is_network:
-        progress.note(Note.of(NoteKind.EPOCHS_NOT_USED, epochs=settings.epochs, model=choice.name))
     began = time.monotonic()
     trainer: Trainer
     if stored is not None:

@@ -310,8 +310,9 @@ def test_what_is_said_fits_the_model_and_the_columns_that_were_written(
     found = answer(capsys, "select t.csv --out r --iterations 1")
     assert found["model"] == "forest"
     assert not any("epoch" in note for note in found["notes"])
-    assert run("select t.csv --out e --iterations 1 --model nearest --epochs 4".split()) == 0
-    assert "--epochs 4 has no effect" in capsys.readouterr().err
+    for command in ("select t.csv --out e --iterations 1", "run t.csv --out d --dry-run"):
+        assert run(f"{command} --model nearest --epochs 4".split()) == 0
+        assert "--epochs 4 has no effect" in capsys.readouterr().err
     assert any(
         "epoch" in n for n in answer(capsys, "select t.csv --out n --model mlp --epochs 4 --iterations 1")["notes"]
     )
