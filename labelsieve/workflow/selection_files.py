@@ -92,18 +92,21 @@ def judge_labels(
     run.write_selection(data, judged)
     after = run.read_summary()
     compared = {name: summary.get(name) for name in (*COMPARED, *(n for n in summary if n.startswith("measured_")))}
-    after["notes"] = [*after["notes"], comparison(compared, after)]
+    after["notes"] = [*after["notes"], comparison(compared, after, selection.suspicion, judged.suspicion)]
     after["note_topics"] = [*after["note_topics"], NoteTopic.SELECTION]
     run.write_summary(after | {"before_finish": compared})
 
 
-def comparison(before: dict[str, Any], after: dict[str, Any]) -> str:
-    """The results before and after the training in one sentence."""
-    parts = []
-    for when, found in (("before", before), ("after", after)):
-        ratio = f"{100 * found['noise_ratio']:.1f} %" if found["noise_known"] else "unknown"
-        parts.append(f"{when} it: noise ratio {ratio}, {found['counts']['selected']:,} labels selected")
-    return f"the labels were assessed again after the training; {'; '.join(parts)}"
+def comparison(before: dict[str, Any], after: dict[str, Any], first: FloatArray, second: FloatArray) -> str:
+    """What the training changed, in one sentence, from the summaries and the suspicions before and after it."""
+    wrong = round(after["noise_ratio"] * len(first))  # as many labels are expected to be wrong, before and after
+    listed, now = (np.argsort(-np.nan_to_num(suspicion), kind="stable")[:wrong] for suspicion in (first, second))
+    new = len(np.setdiff1d(now, listed))
+    return (
+        f"the labels were assessed again after the training: {new:,} of the {wrong:,} most suspicious labels are new; "
+        f"expected label precision: {100 * before['label_precision']:.1f} % before, "
+        f"{100 * after['label_precision']:.1f} % after"
+    )
 
 
 def copy_selection(run: RunFolder, out: RunFolder) -> None:

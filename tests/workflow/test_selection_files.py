@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 
 import numpy as np
 import pytest
@@ -54,6 +55,9 @@ def test_a_run_judges_its_labels_again(folder):
     assert len(final) == len(first) == 301 and final != first
     assert summary["counts"]["selected"] == sum(line.split(",")[5] == "selected" for line in final)
     assert (out / "suggestions.csv").is_file()
+    note = next(note for note in summary["notes"] if "assessed again" in note)
+    changed = (f"{100 * part['label_precision']:.1f} %" for part in (before, summary))
+    assert re.search(r"[1-9]\d* of the \d+ most suspicious", note) and all(value in note for value in changed), note
 
     again = labelsieve.run(str(folder / "data.csv"), **options)  # a finished run is left as it is
     assert again.stages == {"select": "done", "train": "done"}
