@@ -256,15 +256,15 @@ def with_selection(plan: Plan, selection: Selection, method: Method) -> Plan:
 
 
 def describe_training_set(selection: Selection | None, data: LabelledData, plan: Plan) -> str:
-    """Say how many samples are trained on, and which classes are used although none of their samples was selected."""
-    samples = f"{len(plan.train):,} samples"
+    """Say which samples are trained on, and which classes are used although none of their samples was selected."""
     if selection is None or plan.candidates is None:
-        return samples
+        return f"{len(plan.train):,} samples"
     added = plan.train[selection.verdict[plan.train] != SELECTED]
+    samples = f"starting with {len(plan.train) - len(added):,} selected samples"  # candidates or all samples follow
     if not len(added):
         return samples
     names = ", ".join(repr(str(data.classes[code])) for code in np.unique(data.y[added]))
-    return f"{samples} (including all {len(added):,} of {names}, which has no selected sample)"
+    return f"{samples} and all {len(added):,} samples of classes without any: {names}"
 
 
 def check_augment(data: LabelledData, augment: str) -> None:
