@@ -37,9 +37,9 @@ from labelsieve.methods import create
 from labelsieve.methods.custom_method import read_settings
 from labelsieve.models.choose import named_classifier
 from labelsieve.models.small import MLP
-from labelsieve.selection.finalize import FirstJudgement, judge_again
+from labelsieve.selection.finalize import judge_again
 from labelsieve.selection.posterior import flag_labels
-from labelsieve.types import CANDIDATE, REMOVED, SELECTED, Scores
+from labelsieve.types import CANDIDATE, REMOVED, SELECTED, Selection
 
 CLASSES, TRAINING = 10, 1257
 SEEDS = {"digits": range(20, 30), "photos": range(20, 30)}  # not those of the choice: 0 to 2, 10, 11, 50 to 54
@@ -54,7 +54,7 @@ CHOICE_NOISE = {**NOISE, "symmetric 80 %": theory.symmetric(CLASSES, 0.8)}
 METHODS = ("standard", "incv-coteaching", "incv-posterior")
 FITTED = (
     "candidate_", "selected_", "iteration_", "suspicion_", "predicted_", "probability_", "confidence_", "loss_",
-    "expected_precision_", "transition_matrix_", "history_",
+    "noise_ratio_", "expected_precision_", "expected_recall_", "transition_matrix_", "history_",
 )  # fmt: skip
 Arrays = tuple[Any, Any, Any, Any]  # rows and labels for training, rows and labels for testing
 
@@ -110,10 +110,10 @@ def measure(
         if method.judges_labels(plan):
             scores = mean_scores(store, factory, result.states, given, np.arange(len(x)))
             verdict = np.where(found.selected_, SELECTED, np.where(found.candidate_, CANDIDATE, REMOVED))
-            first = Scores(found.predicted_, found.probability_, found.confidence_, found.loss_)
-            before = FirstJudgement(
-                verdict.astype(np.int8), found.iteration_, found.suspicion_, first, found.transition_matrix_,
-                tuple(found.history_),
+            before = Selection(
+                verdict.astype(np.int8), found.iteration_, found.predicted_, found.probability_, found.confidence_,
+                found.loss_, found.suspicion_, found.noise_ratio_, found.transition_matrix_,
+                found.expected_precision_, found.expected_recall_, tuple(found.history_),
             )  # fmt: skip
             after = judge_again(scores, given, CLASSES, before).suspicion
             suspicions = {"before": found.suspicion_, "networks": 1 - scores.probability, "after": after}

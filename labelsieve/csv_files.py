@@ -31,7 +31,6 @@ PYTHON_NAMES = {"utf-8": "utf-8-sig", "cp1252": "cp1252"}  # encodings that skip
 BLOCK_BYTES = 2**20  # of a file that pyarrow parses at once; its default
 MAX_BLOCK_BYTES = 2**31  # pyarrow's limit
 RECODED_GROWTH = 3  # pyarrow parses UTF-8, in which a byte of another encoding takes at most 3 bytes
-SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods")
 SAVE_AS_CSV = "save the table as a CSV file with UTF-8 encoding"
 
 csv.field_size_limit(2**31 - 1)  # Python's default, 131,072 characters, is shorter than texts that occur
@@ -50,8 +49,6 @@ class CsvFormat:
     @classmethod
     def detect(cls, path: Path) -> CsvFormat:
         """The format of a user's file. Raises InputError if the encoding is not supported."""
-        if path.suffix.lower() in SPREADSHEETS:
-            raise InputError(f"{path} is a spreadsheet, which is not supported here: save it as CSV")
         encoding, bom, note = _encoding(path)
         with cls(encoding=encoding).open(path) as file:
             lines = [file.readline(), *file.readlines(LOOK_AHEAD)]

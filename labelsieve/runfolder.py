@@ -195,7 +195,7 @@ class RunFolder:
 
     def update(self, **entries: Any) -> None:
         """Set top-level entries of run.json."""
-        self._write("run.json", {"format": FORMAT, **self.record(), **entries})
+        write_json(self / "run.json", plain({"format": FORMAT, **self.record(), **entries}))
 
     def start(
         self, stage: str, *, settings: Mapping[str, Any], data: LabelledData | None = None, source: str | None = None
@@ -325,7 +325,7 @@ class RunFolder:
         return [Skipped(*row.cells) for row in read_csv(path, Skipped._fields)]
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
-        self._write("summary.json", summary)
+        write_json(self / "summary.json", plain(summary))
 
     def read_summary(self, *, complete: bool = False) -> dict[str, Any]:
         """summary.json; with `complete`, the entries of `SUMMARY_TYPES` must be there."""
@@ -367,9 +367,6 @@ class RunFolder:
     def decided(self) -> int:
         """Number of samples that have a decision."""
         return len(decided_ids(self / DECISIONS))
-
-    def _write(self, name: str, content: Mapping[str, Any]) -> None:
-        write_json(self / name, plain(content))
 
 
 def fingerprint(data: LabelledData) -> str:

@@ -110,15 +110,14 @@ def plain_loop(device: torch.device, *, depth: int = 32) -> Take:
     return take
 
 
-def engine_loop(device: torch.device, networks: int, *, depth: int = 32, together: bool | None = None) -> Take:
+def engine_loop(device: torch.device, networks: int, *, depth: int = 32) -> Take:
     """`networks` networks in lockstep."""
     x, y = made_pictures(50_000 if device.type == "cuda" else 4096)
     standard = Standard()
     work = [(standard, Plan(f"network {i}", y, np.arange(len(x)), seed=i)) for i in range(networks)]
-    together = device.type == "cuda" if together is None else together
     lockstep = Lockstep(
         stage_pictures(x, device), partial(ResNetCifar, depth=depth), work, Schedule.paper_200(),
-        Options(batch_size=BATCH, together=together),
+        Options(batch_size=BATCH, together=device.type == "cuda"),
     )  # fmt: skip
     for row in range(networks):
         lockstep._begin_epoch(row)
@@ -150,15 +149,13 @@ def finish_rates(device: torch.device, *, seconds: float) -> tuple[float, float]
     return rates[0], rates[1]
 
 
-def engine(
-    device: torch.device, networks: int, *, seconds: float, depth: int = 32, together: bool | None = None
-) -> dict[str, Any]:
+def engine(device: torch.device, networks: int, *, seconds: float, depth: int = 32) -> dict[str, Any]:
     """Training pictures per second of `networks` networks, start-up time and peak memory."""
     if device.type == "cuda":
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
     began = time.perf_counter()
-    take = engine_loop(device, networks, depth=depth, together=together)
+    take = engine_loop(device, networks, depth=depth)
     take(3)
     _wait(device)
     start = time.perf_counter() - began

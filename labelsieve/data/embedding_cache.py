@@ -176,7 +176,8 @@ def _append_rows(path: Path, data: LabelledData, encoder: Encoder, progress: Pro
         for rows in encode_batches(encoder, data, start=done):
             if not done:
                 columns = rows.shape[1]
-                _write_header(file, (len(data), columns))
+                header = {"descr": "<f4", "fortran_order": False, "shape": (len(data), columns)}
+                np.lib.format.write_array_header_1_0(file, header)
             elif rows.shape[1] != columns:
                 raise InputError(
                     f"--embed {encoder.model.name}: the model returned rows of {columns} and of {rows.shape[1]} "
@@ -240,7 +241,3 @@ def _keep_complete_rows(file: BinaryIO, count: int) -> tuple[int, int]:
     file.truncate(end)
     file.seek(end)
     return done, columns
-
-
-def _write_header(file: BinaryIO, shape: tuple[int, int]) -> None:
-    np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})

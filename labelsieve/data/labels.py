@@ -87,10 +87,8 @@ def encode(labels: Sequence[Any] | NDArray[Any], *, where: str = "labels") -> tu
     names, codes = np.unique(values, return_inverse=True)
     classes = names.tolist()
     if values.dtype.kind == "U" and classes and all(re.fullmatch("0|-?[1-9][0-9]{0,17}", name) for name in classes):
-        order = np.argsort([int(name) for name in classes], kind="stable")
-        rank = np.empty(len(order), dtype=np.int64)
-        rank[order] = np.arange(len(order))
-        return rank[codes], tuple(int(classes[i]) for i in order)
+        numbers, rank = np.unique([int(name) for name in classes], return_inverse=True)
+        return rank[codes], tuple(numbers.tolist())
     return codes.astype(np.int64), tuple(classes)
 
 

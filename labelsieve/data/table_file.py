@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from labelsieve.csv_files import SPREADSHEETS, CsvFormat, header_of, read_arrow, read_rows
+from labelsieve.csv_files import CsvFormat, header_of, read_arrow, read_rows
 from labelsieve.data.columns import quote_name
 from labelsieve.data.limited_reader import BYTES_PER_CELL, TOO_LARGE
 from labelsieve.data.resources import check_memory
@@ -27,6 +27,7 @@ from labelsieve.progress import Note, NoteKind, join_names
 CSV = (".csv", ".tsv", ".txt")
 PARQUET = (".parquet", ".pq")
 JSON_LINES = (".jsonl", ".ndjson")
+SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods")
 TABLES = (*CSV, *PARQUET, *JSON_LINES, *SPREADSHEETS)
 TEXT_COLUMNS = ("id", "path", "text", "true")  # stay text in a CSV file, even if all are numbers
 MAX_COLUMNS = 100_000  # each takes about a millisecond, because it may have any type (docs/trust.md)

@@ -29,8 +29,8 @@ from labelsieve.files import read_text, write_text
 from labelsieve.methods import METHODS, create
 from labelsieve.models.choose import create_network
 from labelsieve.progress import SILENT, Progress
-from labelsieve.selection.finalize import FirstJudgement, judge_again
-from labelsieve.types import CANDIDATE, SELECTED, IntArray, Scores
+from labelsieve.selection.finalize import judge_again
+from labelsieve.types import CANDIDATE, SELECTED, IntArray, Selection
 
 Arrays = dict[str, NDArray[Any]]
 Results = dict[str, Any]
@@ -286,10 +286,12 @@ def _judge(cell: Cell, context: ExperimentContext, result: Trained, judges_label
     scores = mean_scores(context.store, factory, result.states, labels, np.arange(len(labels)))
     stored = records.load_arrays(context.results, record)
     suspicion, probability, confidence = (stored[name].astype(np.float64) for name in JUDGED_ARRAYS)
-    predicted = Scores(stored["predicted"].astype(np.int64), probability, confidence, -np.log(probability))
-    history = tuple(record["results"]["history"])
-    transition = np.array(record["results"]["transition_matrix"])
-    before = FirstJudgement(stored["verdict"], stored["iteration"], suspicion, predicted, transition, history)
+    first = record["results"]
+    before = Selection(
+        stored["verdict"], stored["iteration"], stored["predicted"].astype(np.int64), probability, confidence,
+        -np.log(probability), suspicion, first["noise_ratio"], np.array(first["transition_matrix"]),
+        first["expected_precision"], first["expected_recall"], tuple(first["history"]),
+    )  # fmt: skip
     judged, wrong = judge_again(scores, labels, context.data.classes, before), labels != context.data.true
     results["after"] = evaluate.judgement_results(wrong, judged.suspicion) | {"noise_ratio": judged.noise_ratio}
     results["selection"] = {"id": record["id"], "arrays": record["hashes"]["arrays"]}

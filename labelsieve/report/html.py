@@ -107,7 +107,7 @@ LEAST_SHOWN = 0.005  # share of a row that reads as 1 %; smaller ones have no nu
 AXIS_TITLE = 150  # pixels that a vertical title needs
 
 
-def heat_map(names: Sequence[str], matrix: FloatArray, *, title: str, description: str, ident: str) -> Markup:
+def heat_map(names: Sequence[str], matrix: FloatArray, *, title: str, description: str) -> Markup:
     """A transition matrix. Rows are true classes, columns given labels; the diagonal holds the right labels."""
     n = len(names)
     cell = 58 if n <= 6 else 44 if n <= 12 else 32 if n <= 20 else 25
@@ -147,11 +147,11 @@ def heat_map(names: Sequence[str], matrix: FloatArray, *, title: str, descriptio
     width, height = left + n * cell + slant, max(top + n * cell + 6, AXIS_TITLE)
     middle = min(max(top + n * cell / 2, AXIS_TITLE / 2), height - AXIS_TITLE / 2)
     parts.append(_axis(14, middle, "true class (estimated)", turned=True))
-    return _svg(parts, width, height, title=title, description=description, ident=ident, cls="heat")
+    return _svg(parts, width, height, title=title, description=description, ident="heat", cls="heat")
 
 
 def stacked_bars(
-    names: Sequence[str], parts_of: Sequence[Sequence[int]], kinds: Sequence[str], *, title: str, ident: str
+    names: Sequence[str], parts_of: Sequence[Sequence[int]], kinds: Sequence[str], *, title: str
 ) -> Markup:
     """One horizontal bar per class, its parts in the order of `kinds` (style classes)."""
     row = 26
@@ -175,7 +175,7 @@ def stacked_bars(
         f"{name}: " + ", ".join(f"{value} {kind}" for kind, value in zip(kinds, parts, strict=True))
         for name, parts in list(zip(names, parts_of, strict=True))[:10]
     )
-    return _svg(drawn, width, 8 + row * len(names), title=title, description=described, ident=ident, cls="bars")
+    return _svg(drawn, width, 8 + row * len(names), title=title, description=described, ident="bars", cls="bars")
 
 
 @dataclass(frozen=True)

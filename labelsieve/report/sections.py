@@ -288,7 +288,7 @@ def confusion(facts: Facts) -> Markup:
             text += f" The {len(chosen)} most confused of {len(matrix):,} classes are shown."
         chart = heat_map(
             [names[i] for i in chosen], matrix[np.ix_(chosen, chosen)], title="Estimated transition matrix",
-            description=text, ident="heat",
+            description=text,
         )  # fmt: skip
         parts.append(el("p", text))
         key = (el("li", swatch("d8"), "right label"), el("li", swatch("h8"), "wrong label"))
@@ -337,7 +337,7 @@ def verdicts(facts: Facts) -> Markup:
         for name, total in zip(VERDICT_CODES, totals, strict=True)
     )
     title = "Verdicts by given label"
-    chart = stacked_bars(names, parts, tuple(VERDICT_CODES), title=title, ident="bars")
+    chart = stacked_bars(names, parts, tuple(VERDICT_CODES), title=title)
     rows: list[list[object]] = [
         [breakable(name), *(count(n) for n in numbers), percent(1 - numbers[0] / max(sum(numbers), 1), 1)]
         for name, numbers in zip(names, parts, strict=True)

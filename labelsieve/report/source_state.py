@@ -111,7 +111,6 @@ class SourceTable:
     Column names are those of a `TableFile`; `original_names` are those of the file.
     """
 
-    path: Path
     table: Any  # pyarrow; all columns are strings if the file is CSV
     label: str
     root: Path
@@ -126,7 +125,7 @@ class SourceTable:
         label, text, id = (name.strip() for name in named)
         file = TableFile.read(path, (label, text, id), header=options.header, as_text=not typed)
         root = options.root or path.parent
-        return cls(path, file.table, in_any_case(label, file.names), root, text, id, file.original_names)
+        return cls(file.table, in_any_case(label, file.names), root, text, id, file.original_names)
 
     @property
     def names(self) -> list[str]:

@@ -10,7 +10,7 @@ import math
 import re
 import threading
 import zlib
-from collections import OrderedDict
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +35,8 @@ class Neighbours:
         self, columns: LabelColumns, samples: Samples, duplicates: Duplicates, embedding: Rows | None = None
     ) -> None:
         self.columns, self.samples, self.duplicates, self.embedding = columns, samples, duplicates, embedding
-        self._pools: OrderedDict[int, tuple[IntArray, FloatArray]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._pool = lru_cache(MAX_POOLS)(self._read_pool)
+        self._lock = threading.Lock()  # a pool is read once, even if several requests need it
 
     def nearest(self, row: int, label: int, count: int = 4) -> list[int]:
         """Rows of selected samples of class `label`, the nearest first, without the sample itself."""
@@ -76,23 +76,13 @@ class Neighbours:
             return bag_of_words(sample.text)
         return cells_as_numbers(sample.cells) if isinstance(sample, Row) else None
 
-    def _pool(self, label: int) -> tuple[IntArray, FloatArray]:
-        if label in self._pools:
-            self._pools.move_to_end(label)
-            return self._pools[label]
+    def _read_pool(self, label: int) -> tuple[IntArray, FloatArray]:
+        """Selected samples of a class that can be read, and their features."""
         members = np.flatnonzero((self.columns.label == label) & (self.columns.verdict == SELECTED))
         members = self.duplicates.unique(members)
         size = POOL_SIZE if self.embedding is None else EMBEDDED_POOL_SIZE
         if len(members) > size:
             members = np.sort(np.random.default_rng(label).choice(members, size, replace=False))
-        rows, features = self._describe_all(members)
-        self._pools[label] = rows, features
-        if len(self._pools) > MAX_POOLS:
-            self._pools.popitem(last=False)
-        return rows, features
-
-    def _describe_all(self, members: IntArray) -> tuple[IntArray, FloatArray]:
-        """The samples that can be read, and their features."""
         if self.embedding is not None:
             return members, unit_rows(self.embedding, members)
         described = [(row, features) for row in members.tolist() if (features := self.describe(row)) is not None]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import shlex
-import threading
-from collections import OrderedDict
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -84,20 +83,10 @@ class Queues:
         self, columns: LabelColumns, log: DecisionLog, spot_check: SpotCheck | None, no_class: BoolArray
     ) -> None:
         self.columns, self.log, self.spot_check, self.no_class = columns, log, spot_check, no_class
-        self._kept: OrderedDict[Filter, IntArray] = OrderedDict()
-        self._lock = threading.Lock()  # requests run in threads
+        self._stored = lru_cache(MAX_QUEUES)(self._find)
 
     def rows(self, wanted: Filter) -> IntArray:
-        with self._lock:
-            if wanted in self._kept:
-                self._kept.move_to_end(wanted)
-                return self._kept[wanted]
-            rows = self._find(wanted)
-            if wanted.show != "conflicts":
-                self._kept[wanted] = rows
-            if len(self._kept) > MAX_QUEUES:
-                self._kept.popitem(last=False)
-            return rows
+        return self._find(wanted) if wanted.show == "conflicts" else self._stored(wanted)
 
     def _find(self, wanted: Filter) -> IntArray:
         if wanted.check is not None:

@@ -5,9 +5,8 @@ suggestions.csv lists the suspects of a run, the most suspicious first, with the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,16 +19,7 @@ from labelsieve.selection.posterior import LEAST_ODDS, log_odds_of, posterior_of
 from labelsieve.selection.settings import INCVSettings
 from labelsieve.selection.splits import distinct_share
 from labelsieve.selection.state import INCVState
-from labelsieve.types import (
-    SELECTED,
-    FloatArray,
-    IntArray,
-    LabelledData,
-    NoiseEstimate,
-    ScoredVerdicts,
-    Scores,
-    Selection,
-)
+from labelsieve.types import SELECTED, FloatArray, IntArray, LabelledData, ScoredVerdicts, Scores, Selection
 
 # The smallest suspicion in the log-odds of networks that have learnt the labels, which are too sure (chosen on CIFAR-10
 # and photos: docs/reproduction.md, benchmarks/finish.md).
@@ -39,15 +29,6 @@ SUGGESTIONS = "suggestions.csv"
 SUGGESTION_COLUMNS = ("id", "label", "suspicion", "suggested", "probability")
 
 
-def expected_precision(state: INCVState, settings: INCVSettings) -> float:
-    """Proposition 2 for protocol "paper"; for "auto" the mean posterior of the selected labels."""
-    if len(state.selected) == 0:
-        return 0.0
-    if settings.protocol == "paper":
-        return theory.label_precision(state.transition)
-    return state.expected_precision()
-
-
 def expected_recall(precision: float, right: float, verdict: NDArray[np.int8]) -> float:
     """Right labels selected over the number of right labels, LP |S| / right: in theory 1 - eps after iteration 1."""
     return min(1.0, precision * int(np.sum(verdict == SELECTED)) / right) if right > 0 else 0.0
@@ -55,7 +36,10 @@ def expected_recall(precision: float, right: float, verdict: NDArray[np.int8]) -
 
 def finish(state: INCVState, settings: INCVSettings) -> Selection:
     """The Selection of a state."""
-    precision = expected_precision(state, settings)
+    if settings.protocol == "auto":
+        precision = state.expected_precision()
+    else:  # proposition 2
+        precision = theory.label_precision(state.transition) if len(state.selected) else 0.0
     # By the same suspicions as the precision: the noise ratio differs from their mean.
     right = (1 - state.noise_ratio) * len(state.verdict)
     if settings.protocol == "auto" and np.isfinite(state.noise_ratio):
@@ -73,23 +57,10 @@ def finish(state: INCVState, settings: INCVSettings) -> Selection:
     )
 
 
-@dataclass(frozen=True)
-class FirstJudgement:
-    """The part of a selection that a second judgement builds on."""
-
-    verdict: NDArray[np.int8]
-    iteration: NDArray[np.int16]
-    suspicion: FloatArray
-    scores: Scores  # without top classes
-    transition: FloatArray
-    history: tuple[dict[str, Any], ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-def _first_scores(first: Scores, second: Scores) -> Scores:
-    """The first scores, and the second ones of samples without a first prediction."""
-    known, others = first.predicted >= 0, second.numbers()
-    return Scores(**{name: np.where(known, values, others[name]) for name, values in first.numbers().items()})
+def _first_scores(first: Selection, second: Scores) -> Scores:
+    """The scores of a selection, and the second ones of samples without a first prediction."""
+    known = first.predicted >= 0
+    return Scores(**{name: np.where(known, getattr(first, name), other) for name, other in second.numbers().items()})
 
 
 def with_learnt_labels(suspicion: FloatArray, new: FloatArray) -> FloatArray:
@@ -113,7 +84,7 @@ def with_learnt_labels(suspicion: FloatArray, new: FloatArray) -> FloatArray:
 
 
 def judge_again(
-    new: Scores, given: IntArray, classes: int, before: FirstJudgement, groups: IntArray | None = None
+    new: Scores, given: IntArray, classes: int, before: Selection, groups: IntArray | None = None
 ) -> Selection:
     """The judgement of a selection and of the networks that a robust method trained after it (`new`).
 
@@ -121,30 +92,24 @@ def judge_again(
     estimate, the verdicts, the predictions and the mean suspicion stay, and only the order of the labels and their
     distances change (docs/reproduction.md, benchmarks/finish.md).
     """
-    earlier = NoiseEstimate.of_history(before.history)
-    scores = _first_scores(before.scores, new)
+    earlier, scores = before.noise, _first_scores(before, new)
     known = earlier if earlier is not None and earlier.known else None
     model = fit_noise_model(scores, given, classes, earlier=known, distinct=distinct_share(groups))
-    estimate = replace(earlier or model.estimate, transition=before.transition)
-    history = before.history
+    estimate, history = earlier or model.estimate, before.history
     if earlier is None:
         *others, last = history or ({},)
         history = (*others, {**last, "estimate": estimate.record()})
     suspicion = with_learnt_labels(before.suspicion, 1 - new.probability)
-    selected = before.verdict == SELECTED
     predicted_right = posterior_of(scores, given, model).predicted_right
-    precision = float(1 - suspicion[selected].mean()) if selected.any() else 0.0
-    return Selection(
-        verdict=before.verdict,
-        iteration=before.iteration,
+    precision = float(1 - suspicion[before.selected].mean()) if before.selected.any() else 0.0
+    return replace(
+        before,
         **scores.numbers(),
         suspicion=suspicion,
         noise_ratio=estimate.ratio,
-        transition_matrix=before.transition,
         expected_precision=precision,
         expected_recall=expected_recall(precision, float(np.nansum(1 - suspicion)), before.verdict),
         history=history,
-        notes=before.notes,
         suggested_probability=np.where(scores.predicted == given, 1 - suspicion, suspicion * predicted_right),
     )
 

@@ -18,7 +18,7 @@ from labelsieve.files import atomic_path, copy_file
 from labelsieve.progress import Note, NoteKind
 from labelsieve.report.source_state import RunSource
 from labelsieve.runfolder import NoteTopic, RunFolder, notes_besides
-from labelsieve.selection.finalize import SUGGESTIONS, FirstJudgement, judge_again, write_suggestions
+from labelsieve.selection.finalize import SUGGESTIONS, judge_again, write_suggestions
 from labelsieve.types import FloatArray, LabelledData, Scores, Selection
 from labelsieve.workflow.settings import absolute
 
@@ -68,10 +68,8 @@ def read_transition(run: RunFolder, classes: int) -> FloatArray:
     return np.asarray(matrix / matrix.sum(axis=1, keepdims=True))
 
 
-def judge_labels(
-    run: RunFolder, data: LabelledData, selection: Selection, scores: Scores, transition: FloatArray
-) -> None:
-    """Replace the judgement of the selection, with this transition matrix, by that of its scores and these.
+def judge_labels(run: RunFolder, data: LabelledData, selection: Selection, scores: Scores) -> None:
+    """Replace the judgement of the selection, which has its transition matrix, by that of its scores and these.
 
     The files of the selection are kept.
     """
@@ -82,12 +80,7 @@ def judge_labels(
                 with atomic_path(run / BEFORE / name) as partial_path:
                     copy_file(run / name, partial_path)
     summary = selection_files(run).read_summary()
-    first = FirstJudgement(
-        selection.verdict, selection.iteration, selection.suspicion,
-        Scores(selection.predicted, selection.probability, selection.confidence, selection.loss),
-        transition, selection.history, selection.notes,
-    )  # fmt: skip
-    judged = judge_again(scores, data.y, len(data.classes), first, data.groups)
+    judged = judge_again(scores, data.y, len(data.classes), selection, data.groups)
     write_suggestions(run / SUGGESTIONS, data, judged)
     run.write_selection(data, judged)
     after = run.read_summary()

@@ -167,7 +167,7 @@ def train_network(run: RunFolder, data: LabelledData, settings: TrainSettings, p
                 progress.note(weak_network_note(share, precision, augment))
             elif judged is not None:
                 scores = mean_scores(store, factory, result.states, data.y, np.arange(len(data)))
-                judge_labels(run, data, judged, scores, plan.transition)
+                judge_labels(run, data, judged, scores)
     return begun
 
 

@@ -26,7 +26,7 @@ def cells(svg):
 
 
 def test_a_heat_map_uses_different_colours_for_right_and_wrong_labels():
-    found = cells(heat_map(["a", "b"], np.array([[0.7, 0.3], [0.0, 1.0]]), title="T", description="D", ident="h"))
+    found = cells(heat_map(["a", "b"], np.array([[0.7, 0.3], [0.0, 1.0]]), title="T", description="D"))
     assert found[0, 0] == ("cell d7", "70")
     assert found[0, 1] == ("cell h10", "30")  # the largest mistake
     assert found[1, 0] == ("cell h0", "")
@@ -36,10 +36,8 @@ def test_a_heat_map_uses_different_colours_for_right_and_wrong_labels():
 def test_charts_have_titles_and_are_well_formed_with_hostile_names():
     matrix = np.eye(3)
     for svg in (
-        heat_map([HOSTILE, "</svg>", "&amp;"], matrix, title=HOSTILE, description="D", ident="h"),
-        stacked_bars(
-            [HOSTILE, "b"], [[1, 2, 3], [0, 0, 0]], ("selected", "candidate", "removed"), title="V", ident="b"
-        ),
+        heat_map([HOSTILE, "</svg>", "&amp;"], matrix, title=HOSTILE, description="D"),
+        stacked_bars([HOSTILE, "b"], [[1, 2, 3], [0, 0, 0]], ("selected", "candidate", "removed"), title="V"),
         line_chart([Line(HOSTILE, [1, 2, 3], [3, 2, 1])], title="loss", ident="c"),
     ):
         root = parsed(svg)
@@ -50,7 +48,7 @@ def test_charts_have_titles_and_are_well_formed_with_hostile_names():
 
 
 def test_bar_lengths_are_proportional_to_their_parts():
-    root = parsed(stacked_bars(["a"], [[30, 10, 0]], ("selected", "candidate", "removed"), title="V", ident="b"))
+    root = parsed(stacked_bars(["a"], [[30, 10, 0]], ("selected", "candidate", "removed"), title="V"))
     first, second = root.findall("rect")
     assert float(first.get("width")) + 1 == pytest.approx(3 * (float(second.get("width")) + 1), rel=0.01)
 
@@ -59,8 +57,8 @@ def test_bar_lengths_are_proportional_to_their_parts():
 def test_names_fit_into_their_column(name):
     """Wide letters get more room than narrow ones, at least as much as the font draws."""
     least = {"wrong_amount_of_cash": 7.0, "MMMMMMMM": 10.8, "猫と犬と鳥と魚": 12.5}[name] * len(name)
-    bars = parsed(stacked_bars([name], [[3, 0, 0]], ("selected", "candidate", "removed"), title="V", ident="b"))
-    heat = parsed(heat_map([name, "b"], np.eye(2), title="T", description="D", ident="h"))
+    bars = parsed(stacked_bars([name], [[3, 0, 0]], ("selected", "candidate", "removed"), title="V"))
+    heat = parsed(heat_map([name, "b"], np.eye(2), title="T", description="D"))
     assert float(bars.find("text").get("x")) >= least
     assert float(heat.find("text").get("x")) >= least + 20  # the name of the axis is on the left
 

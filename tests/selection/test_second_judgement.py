@@ -9,10 +9,10 @@ import pytest
 
 from labelsieve import metrics, theory
 from labelsieve.noise import corrupt
-from labelsieve.selection.finalize import FirstJudgement, judge_again, with_learnt_labels
+from labelsieve.selection.finalize import judge_again, with_learnt_labels
 from labelsieve.selection.noise_model import fit_noise_model
 from labelsieve.selection.posterior import calibrate, posterior_of
-from labelsieve.types import CANDIDATE, SELECTED, NoiseEstimate, Scores, Trust
+from labelsieve.types import CANDIDATE, SELECTED, NoiseEstimate, Scores, Selection, Trust
 
 CLASSES, SAMPLES = 4, 1200
 RNG = np.random.default_rng(0)
@@ -37,11 +37,14 @@ def suspicion_of(scores: Scores):
     return calibrate(posterior.order, posterior.wrong)
 
 
-def first_judgement(scores: Scores) -> FirstJudgement:
+def first_judgement(scores: Scores) -> Selection:
     """The judgement as labels.csv stores it: without the top classes."""
     verdict = np.where(scores.predicted == GIVEN, SELECTED, CANDIDATE).astype(np.int8)
-    stored = replace(scores, top_classes=None, top_probs=None)
-    return FirstJudgement(verdict, np.ones(SAMPLES, dtype=np.int16), suspicion_of(scores), stored, np.eye(CLASSES))
+    iteration, suspicion = np.ones(SAMPLES, dtype=np.int16), suspicion_of(scores)
+    return Selection(
+        verdict, iteration, **scores.numbers(), suspicion=suspicion, noise_ratio=0.3,
+        transition_matrix=np.eye(CLASSES), expected_precision=1.0, expected_recall=1.0,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(("first", "second"), [(2.0, 2.0), (1.0, 3.5)])
