@@ -326,7 +326,8 @@ def named_classifier(
     if name in ("svm", EDGES):
         from sklearn.svm import SVC
 
-        return make_pipeline(scaler, SVC(C=3 if name == EDGES else 1))
+        # Scaled, the few columns of colours would count for little beside the many of edges.
+        return SVC(C=3) if name == EDGES else make_pipeline(scaler, SVC())
     from sklearn.linear_model import LogisticRegression
 
     if name == "logistic":

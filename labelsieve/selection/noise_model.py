@@ -57,6 +57,7 @@ SUREST_SHARE, SUREST_SAMPLES = 0.1, 40  # samples that measure the floor: the sh
 # For the lower end of the interval with own classifiers: among 40 labels, chance decides. With 150, 48 instead of 43 of
 # 276 runs are `fair`, and as many intervals contain the ratio (benchmarks/table-classifiers.md).
 MORE_SUREST_SAMPLES = 150
+SAME_CONFIDENCE = 1e-6  # relative difference of confidences that count as equal: probabilities are often rounded
 TRANSITION_SHARE = 0.3  # of each predicted class, the surest: their labels are counted for the transition matrix
 EVEN_SHARE = 0.5  # `noise_share` if nothing is known: half of the unexplained disagreement
 FLOOR_WEIGHT = 1.4  # `noise_share` is 0 if the floor explains this part (1 / 1.4) of the disagreement
@@ -257,10 +258,15 @@ def excess_agreement(predicted: IntArray, given: IntArray, classes: int) -> floa
 
 
 def agrees_by_chance(predicted: IntArray, given: IntArray, classes: int) -> bool:
-    """Whether predictions agree with the given labels no more often than independent ones would."""
-    chance = _chance_agreement(predicted, given, classes)
-    noise = 3 * np.sqrt(max(chance * (1 - chance), 1e-12) / max(len(given), 1))
-    return bool(excess_agreement(predicted, given, classes) < noise)
+    """Whether predictions agree with the given labels no more often than independent ones would.
+
+    The limit is three standard deviations of the agreement of independent codes with these shares of the classes
+    (Fleiss, Cohen and Everitt 1969) and one sample. Without the shares, a rare class would hide that others are learnt.
+    """
+    n = max(len(given), 1)
+    a, b = (np.bincount(codes, minlength=classes) / n for codes in (predicted, given))
+    variance = a @ b + (a @ b) ** 2 - (a * b) @ (a + b)
+    return bool(excess_agreement(predicted, given, classes) <= 3 * np.sqrt(np.maximum(variance, 0) / n) + 1 / n)
 
 
 def is_comparable(scores: Scores, usual: float, given: IntArray, classes: int) -> bool:
@@ -363,6 +369,14 @@ def surest_rows(confidence: FloatArray, least: int = SUREST_SAMPLES) -> IntArray
     return np.flatnonzero(confidence >= np.partition(confidence, n - number)[n - number])
 
 
+def is_graded(confidence: FloatArray) -> bool:
+    """Whether the confidence tells which predictions are the surest: at most half of them have the largest one.
+
+    One neighbour and a tree are sure of most predictions. Denoised predictions do not show this: many are sure.
+    """
+    return bool(2 * np.count_nonzero(confidence > (1 - SAME_CONFIDENCE) * confidence.max()) <= len(confidence))
+
+
 def floor_of(scores: Scores, given: IntArray, surest: IntArray) -> float:
     """The share of the surest predictions that disagree with the labels; never 0 or 1."""
     agreed = int(np.sum(scores.predicted[surest] == given[surest]))
@@ -379,6 +393,7 @@ def fit_noise_model(
     own_classifiers: bool = False,
     earlier: NoiseEstimate | None = None,
     distinct: float = 1.0,
+    graded: bool = True,
 ) -> NoiseModel:
     """Fit the model to denoised held-out scores of all samples.
 
@@ -389,14 +404,15 @@ def fit_noise_model(
     `own_classifiers` says that labelsieve trained the classifiers, and that they are not networks: those of one type
     share mistakes, so the lower end of the interval is lower, and 0 if nothing measures the error. `earlier` is a known
     estimate for the same labels: its ratio and interval stay, unless the agreement contradicts them. `distinct` is the
-    share of samples that are not copies of others: copies do not make an estimate surer.
+    share of samples that are not copies of others: copies do not make an estimate surer. `graded` says that the
+    confidence, before it was denoised, tells which predictions are the surest; otherwise they measure no floor.
     """
     n = len(given)
     weak, opinions = (opinions, None) if opinions is not None and opinions.of_random_parts else (None, opinions)
     agrees, confidence = scores.predicted == given, scores.confidence
     disagreement = 1 - float(agrees.mean())
     surest = surest_rows(confidence)
-    floor = floor_of(scores, given, surest)
+    floor = floor_of(scores, given, surest) if graded else 0.0
     least_floor = floor - _sampling_error(floor, len(surest) * distinct)
     limit = 1.0 if earlier is None else earlier.surest_limit
     if weak is not None:
@@ -413,7 +429,7 @@ def fit_noise_model(
     elif earlier is not None:
         low, high = earlier.low, earlier.high
     else:
-        bounded = weak is None and not own_classifiers
+        bounded = graded and weak is None and not own_classifiers
         low = _low_by_surest(scores, given, classes, SUREST_SAMPLES, distinct) if bounded else 0.0
         # The more noise, the more wrong labels the classifier repeats, which then count as agreement.
         high = disagreement * (1 + disagreement / 2) + _sampling_error(disagreement, n * distinct)
@@ -462,7 +478,8 @@ def _noise_share(
     disagreement = 1 - float(agrees.mean())
     by_floor = EVEN_SHARE * max(0.0, 1 - FLOOR_WEIGHT * floor / max(disagreement, SMALLEST))
     stated = (1 - float(scores.confidence.mean())) / max(curve.unexplained, SMALLEST)
-    return min(max(by_floor, OVERCONFIDENCE * (1 - float(np.sqrt(stated)))), curve.share_for(most))
+    overconfident = OVERCONFIDENCE * (1 - float(np.sqrt(stated))) if floor else 0.0  # none: confidence says nothing
+    return min(max(by_floor, overconfident), curve.share_for(most))
 
 
 def noise_from(agreement: FloatArray, accuracy: FloatArray, meet: float) -> FloatArray:

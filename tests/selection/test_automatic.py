@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -166,8 +167,8 @@ def test_classifiers_of_random_samples_measure_the_error_if_those_of_selected_on
 
         def score(self, job: Job) -> Scores:
             found = super().score(job)
-            if "-part" not in job.name:
-                return found
+            if "-part" not in job.name:  # one confidence for all would not tell which predictions are the surest
+                return replace(found, confidence=found.confidence + job.score * 37 % 101 / 1e4)
             given, predicted = job.labels[job.score], np.zeros(len(job.score), dtype=int)
             probability = np.where(given == 0, 0.9, 0.1 / (CLASSES - 1))
             return Scores(predicted, probability, found.confidence, -np.log(probability))
@@ -177,7 +178,7 @@ def test_classifiers_of_random_samples_measure_the_error_if_those_of_selected_on
     selection = drive(incv_steps(labels, CLASSES, settings=settings, seed=0), trainer)
     low = selection.history[0]["estimate"]["low"]
     if networks:
-        assert len(trainer.calls) == 2 and low > 0.1
+        assert len(trainer.calls) == 2 and low > 0.05
         return
     jobs = trainer.calls[2]
     assert [job.name.rpartition("-random-")[2] for job in jobs] == ["part1", "part2"] * 2 and low == 0

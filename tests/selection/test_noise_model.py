@@ -6,6 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_breast_cancer
+from sklearn.model_selection import cross_val_predict
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.tree import DecisionTreeClassifier
 
 from labelsieve import find_wrong_labels, noise, theory
 from labelsieve.scoring import score_probabilities
@@ -160,6 +164,26 @@ def test_the_interval_allows_that_labels_do_not_follow_from_the_columns() -> Non
     )
     assert others.low == 0 and others.trust is Trust.ROUGH and others.ratio == networks.ratio
     assert networks.low > 0.1
+
+
+@pytest.mark.parametrize("model", [KNeighborsClassifier(1), DecisionTreeClassifier(random_state=0)])
+@pytest.mark.parametrize("ratio", [0.0, 0.2])
+def test_mistakes_of_a_classifier_that_is_always_sure_are_no_proof_of_wrong_labels(model, ratio):
+    x, truth = load_breast_cancer(return_X_y=True)
+    given = noise.corrupt(truth, theory.symmetric(2, ratio), rng=0)
+    found = find_wrong_labels(given, cross_val_predict(model, x, given, cv=3, method="predict_proba"))
+    assert found.noise_interval[0] <= np.mean(given != truth) <= found.noise_interval[1]
+    assert found.trust is not Trust.TRUSTWORTHY
+
+
+def test_a_rare_class_does_not_make_good_predictions_look_like_chance():
+    rng = np.random.default_rng(0)
+    truth = (rng.random(2000) < 0.05).astype(int)
+    given = noise.corrupt(truth, theory.symmetric(2, 0.3), rng=1)
+    assert not agrees_by_chance(truth, given, 2)
+    random = [agrees_by_chance(rng.permutation(truth), given, 2) for _ in range(300)]
+    assert np.mean(random) > 0.98
+    assert agrees_by_chance(np.zeros(2000, dtype=int), given, 2)
 
 
 @pytest.mark.parametrize("samples", [300, 6000])
