@@ -267,7 +267,8 @@ def _measured(
     by_f, by_g = _gathered(f, len(given), c), _gathered(g, len(given), c)
     agreement = float(np.mean(by_f.argmax(1) == given))
     labels = np.concatenate([given[a.index] for a in f])
-    alone = fit_noise_model(denoise(Scores.concatenate([a.scores for a in f]), labels, c), labels, c).estimate
+    held_out = Scores.concatenate([a.scores for a in f])
+    alone = fit_noise_model(denoise(held_out, labels, c), labels, c, held_out=held_out).estimate
     eq4 = theory.ratio_from_accuracy(agreement, c, "symmetric").ratio
     estimates = {
         "labelsieve": Estimate(state.transition, state.noise_ratio),

@@ -401,8 +401,8 @@ def averaged_over_interval(scores: Any, given: Any, model: noise_model.NoiseMode
     return parts[0]._replace(wrong=np.mean([part.wrong for part in parts], axis=0))
 
 
-def with_most_likely_share(scores: Any, given: Any, classes: int, graded: bool) -> noise_model.NoiseModel:
-    model = noise_model.fit_noise_model(scores, given, classes, graded=graded)
+def with_most_likely_share(scores: Any, given: Any, classes: int, held_out: Any) -> noise_model.NoiseModel:
+    model = noise_model.fit_noise_model(scores, given, classes, held_out=held_out)
     differ = np.flatnonzero(scores.predicted != given)
     rows = scores.take(differ)
     right = np.clip(rows.probability / np.maximum(1 - rows.confidence, 1e-9), 1e-12, 1.0)

@@ -34,7 +34,6 @@ from labelsieve.selection.noise_model import (
     excess_agreement,
     fit_noise_model,
     is_comparable,
-    is_graded,
     with_mean_posterior,
     without_meaning,
 )
@@ -228,7 +227,6 @@ def fit_noise(
         opinions=opinions,
         own_classifiers=not (problem.settings.stored or problem.settings.networks),
         distinct=distinct_share(problem.groups),
-        graded=is_graded(held_out.confidence),
     )
     if (why := problem.settings.why_unknown) is not None and model.estimate.known:
         model = replace(model, estimate=without_meaning(model.estimate, why))

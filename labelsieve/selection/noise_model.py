@@ -393,21 +393,22 @@ def fit_noise_model(
     own_classifiers: bool = False,
     earlier: NoiseEstimate | None = None,
     distinct: float = 1.0,
-    graded: bool = True,
 ) -> NoiseModel:
     """Fit the model to denoised held-out scores of all samples.
 
-    `held_out` are scores of classifiers that saw none of the labels they score, if `scores` also come from others: only
-    their agreement can show that labels are random. `opinions` measure the classifier's error; without them it is only
+    `held_out` are the scores before they were denoised, of classifiers that saw none of the labels they score: only
+    their agreement can show that labels are random, and only their confidence whether it tells which predictions are
+    the surest. Otherwise, these measure no floor. `opinions` measure the classifier's error; without them it is only
     bounded. Those of random parts are for a weak classifier: even its surest predictions may be wrong, so its error is
     not bounded. They are wrong more often than the classifier, so the ratio by their disagreement tends to be too low.
     `own_classifiers` says that labelsieve trained the classifiers, and that they are not networks: those of one type
     share mistakes, so the lower end of the interval is lower, and 0 if nothing measures the error. `earlier` is a known
     estimate for the same labels: its ratio and interval stay, unless the agreement contradicts them. `distinct` is the
-    share of samples that are not copies of others: copies do not make an estimate surer. `graded` says that the
-    confidence, before it was denoised, tells which predictions are the surest; otherwise they measure no floor.
+    share of samples that are not copies of others: copies do not make an estimate surer.
     """
     n = len(given)
+    held_out = held_out or scores
+    graded = earlier is not None or is_graded(held_out.confidence)
     weak, opinions = (opinions, None) if opinions is not None and opinions.of_random_parts else (None, opinions)
     agrees, confidence = scores.predicted == given, scores.confidence
     disagreement = 1 - float(agrees.mean())
@@ -442,7 +443,7 @@ def fit_noise_model(
         share = min(share, float(np.clip(1 - least_floor / max(disagreement, SMALLEST), 0, 1)))
     ratio = curve.ratio(share)
     interval = (float(np.clip(min(low, ratio), 0, 1)), float(np.clip(max(high, ratio), 0, 1)))
-    random = earlier is None and agrees_by_chance((held_out or scores).predicted, given, classes)
+    random = earlier is None and agrees_by_chance(held_out.predicted, given, classes)
     error = 1 - float(curve.weights @ curve.accuracy(share))
     prior = (np.bincount(scores.predicted, minlength=classes) + 1) / (n + classes)
     counted = count_transition(scores, given, classes)

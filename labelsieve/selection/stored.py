@@ -31,7 +31,6 @@ from labelsieve.selection.noise_model import (
     MOST_CLASSES_TO_DENOISE,
     LearntNoise,
     fit_noise_model,
-    is_graded,
     rows_to_learn_from,
     with_mean_posterior,
 )
@@ -179,7 +178,7 @@ def find_wrong_labels(
         raise InputError("labels: there is only one class; two classes or more are needed")
     check_rows(given, probs)
     scores = denoised_scores(given, probs if folds is None else on_one_scale(probs, folds))
-    model = fit_noise_model(scores, given, probs.shape[1], graded=is_graded(probs.max(axis=1)))
+    model = fit_noise_model(scores, given, probs.shape[1], held_out=score_probabilities(given, probs, warn=False))
     posterior = posterior_of(scores, given, model)
     estimate = with_mean_posterior(model.estimate, posterior.wrong)
     suspicion = calibrate(posterior.order, posterior.wrong)

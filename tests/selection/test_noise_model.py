@@ -50,7 +50,7 @@ def case(n=4000, ratio=0.2, error=0.05, pattern="symmetric", seed=0):
 def test_noise_of_a_good_classifier_is_read_within_its_interval(pattern, ratio):
     truth, given, probs, _ = case(ratio=ratio, pattern=pattern)
     scores = score_probabilities(given, probs)
-    estimate = fit_noise_model(denoise(scores, given, CLASSES), given, CLASSES).estimate
+    estimate = fit_noise_model(denoise(scores, given, CLASSES), given, CLASSES, held_out=scores).estimate
     true_ratio = np.mean(given != truth)
     assert estimate.low <= true_ratio <= estimate.high
     assert estimate.ratio == pytest.approx(true_ratio, abs=0.04)
