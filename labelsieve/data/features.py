@@ -16,6 +16,7 @@ from labelsieve.data.columns import (
     Encoding,
     Notify,
     Origin,
+    advise_column,
     encode_table,
     is_constant,
     is_id,
@@ -65,7 +66,10 @@ def read_features(table: Any, options: ReadOptions, origin: Origin, *, commas: b
             note(Note.of(NoteKind.TEXTS_AND_OTHERS, texts=join_names(list(map(quote_name, found)))))
         return encode_table(table, origin, encoding, texts=found, commas=commas), "table"
     if found and text_column != "text":
-        note(f"column {quote_name(text_column)} is read as text; use --text-column for another one")
+        note(
+            f"column {quote_name(text_column)} is read as text; for another one, use --text-column, or pass only that "
+            "column in Python"
+        )
     if encoding is None and len(names) > 1:
         others = join_names([quote_name(name) for name in names if name != text_column])
         note(f"the texts of column {quote_name(text_column)} are used, and not {others}")
@@ -114,12 +118,17 @@ def _find_texts(table: Any, commas: bool, note: Notify) -> list[str]:
     short = [
         name
         for name in names
-        if _looks_like_text(table.column(name), NAME_WORDS) and read_numbers(table.column(name), commas=commas) is None
+        if _looks_like_text(table.column(name), NAME_WORDS)
+        and read_numbers(table.column(name), commas=commas) is None
+        and not advise_column(table.column(name))
     ]
     if len(short) == 1 and all(name in short or is_id(table.column(name), commas) for name in names):
         return short
     for name in map(quote_name, short):
-        note(f"column {name} is read as a category; if it has texts, use --text-column {name}")
+        note(
+            f"column {name} is read as a category; if it has texts, use --text-column {name}, or pass only this column "
+            "in Python"
+        )
     return []
 
 
