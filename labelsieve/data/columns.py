@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from difflib import get_close_matches
 from typing import Any, Literal
 
 import numpy as np
@@ -58,6 +59,13 @@ def quote_name(name: str) -> str:
 def list_names(names: Iterable[str]) -> str:
     """As many names as fit into a message."""
     return ", ".join(map(quote_name, names))[:300]
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """A hint at the name of a column that is most like a name that does not exist; empty if none is like it."""
+    folded = {other.casefold(): other for other in names}
+    found = get_close_matches(name.casefold(), folded, n=1)
+    return f" (did you mean {folded[found[0]]!r}?)" if found else ""
 
 
 @dataclass(frozen=True)

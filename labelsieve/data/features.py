@@ -17,6 +17,7 @@ from labelsieve.data.columns import (
     Notify,
     Origin,
     advise_column,
+    did_you_mean,
     encode_table,
     is_constant,
     is_id,
@@ -51,7 +52,8 @@ def read_features(table: Any, options: ReadOptions, origin: Origin, *, commas: b
         if text_column is not None and text_column not in names:
             model = "" if encoding is None else ", which the model was trained with"
             raise InputError(
-                f"{where} has no column {quote_name(text_column)}{model}: its columns are {list_names(names)}"
+                f"{where} has no column {quote_name(text_column)}{model}{did_you_mean(text_column, names)}: "
+                f"its columns are {list_names(names)}"
             )
     else:
         if options.for_learning and table.num_rows > 1:
@@ -78,7 +80,7 @@ def read_features(table: Any, options: ReadOptions, origin: Origin, *, commas: b
 
 def _without_ignored(table: Any, ignored: Sequence[str], encoding: Encoding | None, where: str) -> Any:
     names = table.column_names
-    unknown = [repr(name) for name in ignored if name not in names]
+    unknown = [f"{name!r}{did_you_mean(name, names)}" for name in ignored if name not in names]
     if unknown:
         raise InputError(
             f"--ignore-columns: {where} has no column {', '.join(unknown)}; choose from {list_names(names)}"

@@ -154,6 +154,9 @@ def test_train_needs_a_selection_only_where_the_method_does(here: Path, capsys: 
         ("run t.csv --out run --network resnet32", "resnet32 reads pictures"),
         ("run t.csv --out run --network nope", "--network 'nope'"),
         ("run t.csv --out run --device cuda", "cuda"),
+        ("run nowhere.csv --out run --device mps", "device 'mps'"),  # before the source is read
+        ("predict nowhere t.csv --device mps", "device 'mps'"),
+        ("run t.csv --out run --label-column labels", "did you mean 'label'?"),
         ("run t.csv --out run --model frest --epochs 0 --device tpu", "--model 'frest'"),
         ("run t.csv --out run --network nope --epochs 0", "--network 'nope'"),
         ("run t.csv --out run --size -1 --epochs 0", "got -1"),
