@@ -117,5 +117,5 @@ def export(
     if settings.what in ("cleaned", "selected"):
         line += f", {done.changed:,} with another label, {done.dropped:,} dropped"
     line += f"; {done.note}" if done.note else ""
-    common.say(f"nothing written, a dry run of {line}" if dry_run else line)
+    common.say(f"nothing written (dry run): {line}" if dry_run else line)
     common.answer({"to": done.path, "what": settings.what, "written": not dry_run, **vars(done)})
