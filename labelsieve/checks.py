@@ -50,8 +50,7 @@ def label_array(values: Any, name: str) -> NDArray[Any]:
 
     Numbers and bools of dtype object, as in a column of pandas, get the dtype that numpy gives them otherwise.
     """
-    if isinstance(values, ValuesView):
-        values = list(values)
+    values = list(values) if isinstance(values, ValuesView) else without_mask(values)
     try:
         array = np.asarray(values)
         if array.ndim == 1 and array.dtype.kind in "US" and not isinstance(values, np.ndarray):
@@ -64,6 +63,18 @@ def label_array(values: Any, name: str) -> NDArray[Any]:
     if array.ndim == 0:
         raise InputError(f"{name}: expected one label per sample, got {_shown(values)}")
     return _plain(array) if array.dtype.kind == "O" else array
+
+
+def without_mask(values: Any) -> Any:
+    """Return a masked array as a plain one, in which masked numbers are NaN and other values None; else `values`."""
+    if not isinstance(values, np.ma.MaskedArray):
+        return values
+    if not np.ma.is_masked(values):
+        return values.data
+    dtype, missing = (np.float64, np.nan) if values.dtype.kind in "biuf" else (object, None)
+    plain = values.data.astype(dtype)
+    plain[np.ma.getmaskarray(values)] = missing
+    return plain
 
 
 def _plain(array: NDArray[Any]) -> NDArray[Any]:
@@ -104,10 +115,11 @@ def distinct(labels: NDArray[Any], name: str = "labels") -> NDArray[Any]:
         raise InputError(f"{name}: contain both text and numbers; use one type") from None
 
 
-def refuse_missing(labels: NDArray[Any], name: str = "labels") -> None:
+def refuse_missing(labels: NDArray[Any], name: str = "labels", *, entry: str = "label") -> None:
+    """Raise InputError if an entry is missing."""
     missing = is_missing(labels)
     if missing.any():
-        raise InputError(f"{name}: row {int(np.flatnonzero(missing)[0])} has no label")
+        raise InputError(f"{name}: row {int(np.flatnonzero(missing)[0])} has no {entry}")
 
 
 def _is_missing_value(value: Any) -> bool:

@@ -318,6 +318,7 @@ CELL_STARTS = FORMULA_STARTS + "\t\r\n"  # white space that spreadsheets remove 
 # Where a formula can start: in the cell, or where a spreadsheet that uses another separator would split it.
 _START = re.compile(rf"(?:\A|(?<=[\r\n{''.join(map(re.escape, SEPARATORS))}]))'*(?=[{re.escape(CELL_STARTS)}])")
 _ANY_START = re.compile(f"[{re.escape(CELL_STARTS)}]")
+PROTECTED = f"'[{re.escape(CELL_STARTS)}]"  # in every cell that `restore` changes
 _SIGNS = "+-\uff0b\uff0d"
 _CALL = re.compile(r"[(|!]")  # needed by functions, by other programs (DDE) and by other sheets
 SPACES = " \u00a0\u2009\u202f"  # the last three stand between groups of digits

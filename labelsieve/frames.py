@@ -104,7 +104,7 @@ def check_columns(frame: Any) -> None:
 
 
 def frame_table(frame: Any) -> Any:
-    """A data frame as a pyarrow table. A column with values of several types becomes text."""
+    """A data frame as a pyarrow table. A column with values of several types, periods or intervals becomes text."""
     import pyarrow as pa
 
     names = list(map(str, frame.columns))
@@ -121,7 +121,11 @@ def _column(series: Any) -> Any:
     import pyarrow as pa
 
     try:
-        return pa.array(series, from_pandas=True)
+        array = pa.array(series, from_pandas=True)
+        type = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+        if not isinstance(type, pa.BaseExtensionType):  # periods and intervals have types that few functions accept
+            return array
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-        missing = series.isna()
-        return pa.array([None if gap else str(value) for value, gap in zip(series, missing, strict=True)], pa.string())
+        pass
+    missing = series.isna()
+    return pa.array([None if gap else str(value) for value, gap in zip(series, missing, strict=True)], pa.string())

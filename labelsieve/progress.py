@@ -70,7 +70,7 @@ class NoteKind(Enum):
     )
     CONTRADICTIONS = (
         "samples that occur more than once with different labels: {count:,}, e.g. {pair}. At least {wrong:,} of their "
-        "labels ({percent:.1f} % of all labels) differ from the label of an identical sample: they are wrong, or "
+        "labels ({share} of all labels) differ from the label of an identical sample: they are wrong, or "
         "equal samples can have different labels"
     )
     NEAR_DUPLICATES = (
@@ -79,8 +79,8 @@ class NoteKind(Enum):
     )
     OUTLIERS = "outliers: {count:,}, far from all other samples, perhaps of none of the classes"
     LEAK = (
-        "column {column} alone predicts {percent:.1f} % of the labels. If it was derived from the labels, the noise "
-        "estimate has no meaning: exclude it with --ignore-columns {column}"
+        "column {column} alone predicts {share} of the labels. If it was derived from the labels, the noise "
+        "estimate has no meaning: exclude it with --ignore-columns {column}, or drop it in Python"
     )
     NUMERIC_LABELS = (
         "the labels are {count} numbers from {low} to {high}: each of them is a class, and a label next to the right "
@@ -131,6 +131,16 @@ def format_bytes(amount: float) -> str:
         if amount >= length:
             return f"{amount / length:,.1f} {unit}"
     return f"{amount / 1e3:,.1f} kB"
+
+
+def format_share(share: float, digits: int = 1, *, space: str = " ") -> str:
+    """Return 38.4 %. A share that only rounding makes 0 or 100 % is shown as a bound: < 0.1 % or > 99.9 %."""
+    text, step = f"{100 * share:.{digits}f}", 10**-digits
+    if share < 1 and float(text) == 100:
+        text = f"> {100 - step:.{digits}f}"
+    elif share > 0 and float(text) == 0:
+        text = f"< {step:.{digits}f}"
+    return f"{text}{space}%"
 
 
 def counted(number: int, one: str, many: str | None = None) -> str:

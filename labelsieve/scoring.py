@@ -19,8 +19,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from labelsieve.checks import as_labels, codes_among, distinct, refuse_missing
+from labelsieve.checks import as_labels, codes_among, distinct, refuse_missing, without_mask
 from labelsieve.errors import InputError
+from labelsieve.progress import counted
 from labelsieve.types import TOP_CLASSES, BoolArray, FloatArray, IntArray, Scores
 
 # A chunk stays in the processor's cache while it is checked, searched and read; larger ones are slower, not faster.
@@ -217,7 +218,8 @@ def _chunks(
             _release_pages(probs)
             released = rows.stop
     if renormalised and stacklevel is not None:
-        warnings.warn(f"pred_probs: {renormalised} rows do not sum to 1 and were renormalised", stacklevel=stacklevel)
+        rows_off = counted(renormalised, "row does not sum to 1 and was", "rows do not sum to 1 and were")
+        warnings.warn(f"pred_probs: {rows_off} renormalised", stacklevel=stacklevel)
 
 
 def _label_codes(labels: NDArray[Any], c: int, start: int) -> IntArray:
@@ -263,7 +265,7 @@ def check_inputs(
     """Return the labels as columns of the probabilities, and the probabilities, whose values `_chunks` checks."""
     given = as_labels(labels)
     classes = named_columns(given, pred_probs, classes)
-    probs = np.asanyarray(pred_probs)
+    probs = np.asanyarray(without_mask(pred_probs))
     if probs.dtype.kind not in "fiub":
         raise InputError("pred_probs: expected numbers")
     if probs.ndim != 2 or probs.shape[1] < 2:
@@ -273,7 +275,7 @@ def check_inputs(
     if probs.dtype.kind != "f":
         probs = probs.astype(np.float64)
     if len(given) != len(probs):
-        raise InputError(f"labels: {len(given)} labels but pred_probs has {len(probs)} rows")
+        raise InputError(f"labels: {counted(len(given), 'label')} but pred_probs has {counted(len(probs), 'row')}")
     if len(given) == 0:
         return np.empty(0, dtype=np.int64), probs
     if classes is not None or given.dtype.kind not in "iub":
@@ -351,6 +353,10 @@ def _encode(given: NDArray[Any], c: int, classes: ArrayLike | None) -> IntArray:
             raise InputError("labels: expected whole numbers, text or bools")
         return given.astype(np.int64)
     names = (distinct(given) if classes is None else as_labels(classes, "classes")).tolist()
+    if len(set(names)) < len(names):
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"classes: {repeated!r} occurs more than once; name each class once")
     if len(names) != c:
-        raise InputError(f"pred_probs: {c} columns but {len(names)} classes; pass classes= in the order of the columns")
+        found = counted(len(names), "class", "classes")
+        raise InputError(f"pred_probs: {c} columns but {found}; pass classes= in the order of the columns")
     return codes_among(given, names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -125,6 +126,18 @@ def test_labels_may_be_text_or_bools() -> None:
     assert scoring.select_clean(["cat", "dog"], PROBS[:2], classes=["dog", "cat", "ox"]).tolist() == [False, False]
 
 
+@pytest.mark.parametrize(("labels", "classes"), [([0, 1, 0], [0, 1, 1]), (["a", "b", "a"], ["a", "b", "a"])])
+def test_every_class_is_named_once(labels: list[Any], classes: list[Any]) -> None:
+    with pytest.raises(InputError, match=f"classes: {classes[2]!r}"):
+        scoring.select_clean(labels, PROBS, classes=classes)
+
+
+def test_masked_arrays_without_masked_values_are_read() -> None:
+    labels, probs = random_probs(6, 50, 3)
+    expected = scoring.select_clean(labels, probs)
+    np.testing.assert_array_equal(scoring.select_clean(np.ma.array(labels), np.ma.array(probs)), expected)
+
+
 def test_no_samples() -> None:
     assert scoring.select_clean([], np.empty((0, 3))).shape == (0,)
     assert scoring.label_suspicion([], np.empty((0, 3))).shape == (0,)
@@ -138,16 +151,19 @@ def test_no_samples() -> None:
         ([0, 1], [[0.5, 0.5], [0.5, 0.6]], r"pred_probs: row 1 sums to 1\.1, not 1"),
         ([0, 1], [[0.5, 0.5], [2.0, -3.0]], "negative"),
         ([0, 1], [[np.nan, 0.5], [0.5, 0.5]], "row 0 holds NaN"),
+        ([0, 1], np.ma.array(np.full((2, 2), 0.5), mask=[[False] * 2, [True] * 2]), "row 1 holds NaN"),
+        (np.ma.array([0, 1], mask=[False, True]), [[0.5, 0.5], [0.5, 0.5]], "row 1 has no label"),
+        (np.ma.array(["a", "b"], mask=[False, True]), [[0.5, 0.5], [0.5, 0.5]], "row 1 has no label"),
         ([0, 1], [[0.5, 0.5], [np.inf, 0.5]], "row 1 holds NaN or infinity"),
         ([0, 2], [[0.5, 0.5], [0.5, 0.5]], r"labels: 2 in row 1 is outside 0\.\.1"),
         ([0, -1], [[0.5, 0.5], [0.5, 0.5]], "labels: -1 in row 1"),
-        ([0], [[0.5, 0.5], [0.5, 0.5]], "labels: 1 labels but pred_probs has 2 rows"),
+        ([0], [[0.5, 0.5], [0.5, 0.5]], "labels: 1 label but pred_probs has 2 rows"),
         ([0, np.nan], [[0.5, 0.5], [0.5, 0.5]], "row 1 has no label"),
         ([0, 0.5], [[0.5, 0.5], [0.5, 0.5]], "whole numbers"),
         (np.array(["a", None], dtype=object), [[0.5, 0.5], [0.5, 0.5]], "row 1 has no label"),
         (np.array(["a", pd.NA], dtype=object), [[0.5, 0.5], [0.5, 0.5]], "row 1 has no label"),
         (np.array(["a", 3], dtype=object), [[0.5, 0.5], [0.5, 0.5]], "text and numbers"),
-        (["a", "a"], [[0.5, 0.5], [0.5, 0.5]], "2 columns but 1 classes"),
+        (["a", "a"], [[0.5, 0.5], [0.5, 0.5]], "2 columns but 1 class;"),
         ([[0, 1]], [[0.5, 0.5], [0.5, 0.5]], "one dimension"),
         ([0, 1], [0.5, 0.5], "pred_probs: expected one row per sample"),
         ([0, 1], [[1.0], [1.0]], "2 or more classes"),

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from labelsieve.errors import Problems
-from labelsieve.progress import Progress
+from labelsieve.progress import Progress, format_share
 
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 """An option without a value and without a --no-... form."""
@@ -90,7 +90,7 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f} %"
+    return "-" if value is None else format_share(value)
 
 
 def _plain(value: Any) -> Any:

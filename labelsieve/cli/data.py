@@ -14,6 +14,7 @@ from labelsieve.cli.common import Common, Flag, Flat, check_target, percent, tab
 from labelsieve.csv_files import csv_line, parse_names, write_csv
 from labelsieve.data.make_webvision import GeneratedFolder
 from labelsieve.errors import InputError, Problems
+from labelsieve.progress import counted
 from labelsieve.workflow.settings import SourceSettings, check_known, check_seed
 
 
@@ -67,7 +68,7 @@ def corrupt(
     rows = label_rows(data, noisy)
     write_csv(out, next(rows), rows)
     wrong = metrics.noise_ratio(noisy, data.y)
-    common.say(f"{out}: {len(data):,} labels, {percent(wrong)} of them wrong")
+    common.say(f"{out}: {counted(len(data), 'label')}, {percent(wrong)} of them wrong")
     common.answer(
         {
             "out": out,

@@ -113,11 +113,9 @@ def export(
     done = write(run, dry_run=dry_run, **vars(settings))
     if done.summary:
         common.say(done.summary)
-    if dry_run:
-        common.say(done.note or "nothing written")
-    else:
-        line = f"{done.path}: {counted(done.rows, 'sample')}"
-        if settings.what in ("cleaned", "selected"):
-            line += f", {done.changed:,} with another label, {done.dropped:,} dropped"
-        common.say(line + (f"; {done.note}" if done.note else ""))
+    line = f"{done.path}: {counted(done.rows, 'sample')}"
+    if settings.what in ("cleaned", "selected"):
+        line += f", {done.changed:,} with another label, {done.dropped:,} dropped"
+    line += f"; {done.note}" if done.note else ""
+    common.say(f"nothing written (dry run): {line}" if dry_run else line)
     common.answer({"to": done.path, "what": settings.what, "written": not dry_run, **vars(done)})

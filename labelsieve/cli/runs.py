@@ -14,7 +14,14 @@ from labelsieve.cli.common import Common, Flag, Flat, Output, check_target, perc
 from labelsieve.csv_files import write_csv
 from labelsieve.errors import Problems
 from labelsieve.progress import counted, format_bytes, format_duration
-from labelsieve.workflow.settings import PlanRequest, RunSettings, SelectSettings, SourceSettings, TrainSettings
+from labelsieve.workflow.settings import (
+    PlanRequest,
+    RunSettings,
+    SelectSettings,
+    SourceSettings,
+    TrainSettings,
+    check_device,
+)
 
 if TYPE_CHECKING:
     from labelsieve.workflow.predict import Accuracy
@@ -335,17 +342,18 @@ def predict(
     source
         Source, as for `run`. A folder may contain pictures without class folders.
     """
-    from labelsieve.runfolder import RunFolder
-    from labelsieve.workflow.predict import predict_source
+    from labelsieve.workflow.predict import read_to_predict
 
-    RunFolder.existing(run)  # a wrong run is reported before an output that exists
     problems = Problems()
+    check_device(problems, options.device)
+    problems.stop_if_any()
+    prepared = read_to_predict(
+        run, source, settings, progress=common.progress(), network=options.network, score=options.score,
+        embed=options.embed,
+    )  # fmt: skip
     check_target(problems, "--to", options.to, source=source, force=options.force, example="predictions.csv")
     problems.stop_if_any()
-    found = predict_source(
-        run, source, settings, progress=common.progress(), network=options.network, device=options.device,
-        score=options.score, embed=options.embed,
-    )  # fmt: skip
+    found = prepared.predict(common.progress(), options.device)
     rows = iter(found.rows(all_classes=options.all_classes))
     write_csv(options.to, next(rows), rows)
     skipped = len(found.data.skipped)
@@ -381,9 +389,8 @@ def describe_unknown(scored: Accuracy, samples: int) -> list[str]:
     if scored.accuracy_known is not None:
         known = f"accuracy over the other {samples - count:,} is {percent(scored.accuracy_known)}"
     names = join_names(list(map(repr, unknown)))
-    lines = [
-        f"{count:,} of {samples:,} labels count as wrong: the model does not know their classes ({names}); {known}"
-    ]
+    wrong = f"{count:,} of {counted(samples, 'label')} counted as wrong"
+    lines = [f"{wrong}: the model does not know their classes ({names}); {known}"]
     if alike:
         pairs = join_names([f"{name!r} for {known_name!r}" for name, known_name in alike.items()])
         lines.append(f"only the spelling differs: {pairs}; use the spelling of the run and score again")

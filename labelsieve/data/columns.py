@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from difflib import get_close_matches
 from typing import Any, Literal
 
 import numpy as np
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from labelsieve.data.cells import PATTERNS, Form, Numbers, advise, is_text, read_numbers
 from labelsieve.data.text import TextFeatures
 from labelsieve.errors import InputError
-from labelsieve.progress import Note, join_names
+from labelsieve.progress import Note, counted, join_names
 from labelsieve.types import Samples
 
 MAX_LEVELS = 50  # columns per category; with more, tables of ids and names would outgrow memory
@@ -58,6 +59,13 @@ def quote_name(name: str) -> str:
 def list_names(names: Iterable[str]) -> str:
     """As many names as fit into a message."""
     return ", ".join(map(quote_name, names))[:300]
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """A hint at the name of a column that is most like a name that does not exist; empty if none is like it."""
+    folded = {other.casefold(): other for other in names}
+    found = get_close_matches(name.casefold(), folded, n=1)
+    return f" (did you mean {folded[found[0]]!r}?)" if found else ""
 
 
 @dataclass(frozen=True)
@@ -212,11 +220,11 @@ def learn_encoding(table: Any, origin: Origin, *, texts: Sequence[str] = (), com
             columns.append(_learn_levels(name, values))
     if not columns:
         raise InputError(
-            f"{origin.where} has no feature columns: {list_names(ids)} are ids; name a column "
-            "of texts with --text-column"
+            f"{origin.where} has no feature columns: {list_names(ids)} are ids; name a column of texts with "
+            "--text-column, or pass only this column in Python"
         )
     for name in ids:
-        advice = advise(_texts(table.column(name).slice(0, MAX_LEVELS)))
+        advice = advise_column(table.column(name))
         origin.note(f"column {quote_name(name)} is left out because its values are ids{advice}")
     features = TextFeatures.learn(_joined_texts(table, texts)) if texts else None
     encoding = Encoding(tuple(columns), features)
@@ -233,6 +241,11 @@ def learn_encoding(table: Any, origin: Origin, *, texts: Sequence[str] = (), com
     if many:
         origin.note(f"only the {MAX_LEVELS - 1} most frequent values are used separately in {join_names(many)}")
     return encoding
+
+
+def advise_column(values: Any) -> str:
+    """`advise` about the first values of a column."""
+    return advise(_texts(values.slice(0, MAX_LEVELS)))
 
 
 def is_constant(values: Any) -> bool:
@@ -381,8 +394,8 @@ def _fill_levels(out: NDArray[np.float32], column: Column, values: Any, note: No
         shown = ", ".join(repr(value[:40]) for value in different[:MAX_EXAMPLES])
         more = ", ..." * (len(different) > MAX_EXAMPLES)
         note(
-            f"column {quote_name(column.name)} has values that the model does not know in {len(new):,} rows: "
-            f"{shown}{more}"
+            f"column {quote_name(column.name)} has values that the model does not know in "
+            f"{counted(len(new), 'row')}: {shown}{more}"
         )
     other = len(column.levels) if column.others else -1
     at = np.array([position.get(text, other) for text in texts], dtype=np.int64)

@@ -26,7 +26,7 @@ from labelsieve.data.decode import ShorterSide
 from labelsieve.data.pictures import EncodedPictures, PictureFiles, PictureSequence, decoded
 from labelsieve.errors import InputError
 from labelsieve.files import link_on_way, open_to_append, regular_file, share_file, sync_folder
-from labelsieve.progress import Progress
+from labelsieve.progress import Progress, counted
 from labelsieve.types import IntArray, LabelledData, Samples
 
 Rows = NDArray[np.float32]
@@ -180,7 +180,7 @@ def _append_rows(path: Path, data: LabelledData, encoder: Encoder, progress: Pro
                 np.lib.format.write_array_header_1_0(file, header)
             elif rows.shape[1] != columns:
                 raise InputError(
-                    f"--embed {encoder.model.name}: the model returned rows of {columns} and of {rows.shape[1]} "
+                    f"embedding model {encoder.model.name}: it returned rows of {columns} and of {rows.shape[1]} "
                     "numbers; all rows must have the same length"
                 )
             file.write(rows.tobytes())
@@ -199,11 +199,13 @@ def encode_batches(encoder: Encoder, data: LabelledData, *, start: int = 0) -> I
         if rows.ndim != 2 or len(rows) != len(batch):
             shape = list(rows.shape)
             raise InputError(
-                f"--embed {encoder.model.name}: {len(batch)} samples gave an array of shape {shape}; the model must "
-                "return one row of numbers per sample"
+                f"embedding model {encoder.model.name}: {counted(len(batch), 'sample')} gave an array of shape "
+                f"{shape}; the model must return one row of numbers per sample"
             )
         if not np.isfinite(rows).all():
-            raise InputError(f"--embed {encoder.model.name}: the embeddings are NaN or infinite; use another model")
+            raise InputError(
+                f"embedding model {encoder.model.name}: the embeddings are NaN or infinite; use another model"
+            )
         yield rows
     if isinstance(data.x, PictureSequence):
         data.x.warn_unreadable(data.x.unreadable)

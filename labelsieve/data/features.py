@@ -16,6 +16,8 @@ from labelsieve.data.columns import (
     Encoding,
     Notify,
     Origin,
+    advise_column,
+    did_you_mean,
     encode_table,
     is_constant,
     is_id,
@@ -50,7 +52,8 @@ def read_features(table: Any, options: ReadOptions, origin: Origin, *, commas: b
         if text_column is not None and text_column not in names:
             model = "" if encoding is None else ", which the model was trained with"
             raise InputError(
-                f"{where} has no column {quote_name(text_column)}{model}: its columns are {list_names(names)}"
+                f"{where} has no column {quote_name(text_column)}{model}{did_you_mean(text_column, names)}: "
+                f"its columns are {list_names(names)}"
             )
     else:
         if options.for_learning and table.num_rows > 1:
@@ -65,7 +68,10 @@ def read_features(table: Any, options: ReadOptions, origin: Origin, *, commas: b
             note(Note.of(NoteKind.TEXTS_AND_OTHERS, texts=join_names(list(map(quote_name, found)))))
         return encode_table(table, origin, encoding, texts=found, commas=commas), "table"
     if found and text_column != "text":
-        note(f"column {quote_name(text_column)} is read as text; use --text-column for another one")
+        note(
+            f"column {quote_name(text_column)} is read as text; for another one, use --text-column, or pass only that "
+            "column in Python"
+        )
     if encoding is None and len(names) > 1:
         others = join_names([quote_name(name) for name in names if name != text_column])
         note(f"the texts of column {quote_name(text_column)} are used, and not {others}")
@@ -74,7 +80,7 @@ def read_features(table: Any, options: ReadOptions, origin: Origin, *, commas: b
 
 def _without_ignored(table: Any, ignored: Sequence[str], encoding: Encoding | None, where: str) -> Any:
     names = table.column_names
-    unknown = [repr(name) for name in ignored if name not in names]
+    unknown = [f"{name!r}{did_you_mean(name, names)}" for name in ignored if name not in names]
     if unknown:
         raise InputError(
             f"--ignore-columns: {where} has no column {', '.join(unknown)}; choose from {list_names(names)}"
@@ -114,12 +120,17 @@ def _find_texts(table: Any, commas: bool, note: Notify) -> list[str]:
     short = [
         name
         for name in names
-        if _looks_like_text(table.column(name), NAME_WORDS) and read_numbers(table.column(name), commas=commas) is None
+        if _looks_like_text(table.column(name), NAME_WORDS)
+        and read_numbers(table.column(name), commas=commas) is None
+        and not advise_column(table.column(name))
     ]
     if len(short) == 1 and all(name in short or is_id(table.column(name), commas) for name in names):
         return short
     for name in map(quote_name, short):
-        note(f"column {name} is read as a category; if it has texts, use --text-column {name}")
+        note(
+            f"column {name} is read as a category; if it has texts, use --text-column {name}, or pass only this column "
+            "in Python"
+        )
     return []
 
 

@@ -53,6 +53,9 @@ def load(root: Path, options: ReadOptions, progress: Progress) -> LabelledData:
             f"no labelled samples found in {root}; the folder must contain one subfolder per class with its pictures"
         )
     listing = _list(root, splits, options.needs_labels, progress)
+    for above in [root] if splits is None else [root / split for split in splits]:
+        for name in _hidden_with_pictures(above):
+            progress.note(f"the folder {name!r} has pictures but is hidden, and is left out")
     classes = sorted(set(listing.classes.values()))
     for name in sorted(set(folders).difference(classes)):
         progress.note(f"class folder {name!r} contains no pictures and is left out")
@@ -115,6 +118,12 @@ def list_pictures(root: Path, *, loose: bool = False) -> set[str]:
 
 def _folders(folder: Path) -> list[str]:
     return sorted(entry.name for entry in _visible(folder) if _is_folder(entry) and is_utf8(entry.name))
+
+
+def _hidden_with_pictures(folder: Path) -> list[str]:
+    with os.scandir(folder) as entries:
+        hidden = sorted(entry.name for entry in entries if entry.name.startswith(".") and _is_folder(entry))
+    return [name for name in hidden if any(problem is None for _, problem in _walk(folder / name))]
 
 
 def _visible(folder: Path) -> list[os.DirEntry[str]]:

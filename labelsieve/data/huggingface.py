@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from labelsieve.data.columns import Origin
+from labelsieve.data.columns import Origin, did_you_mean
 from labelsieve.data.decode import Resize
 from labelsieve.data.features import read_features
 from labelsieve.data.labels import leave_out_unusable, read_labels, unique_ids, unlabelled
@@ -22,6 +22,7 @@ from labelsieve.data.pictures import PAPER_SIZE, EncodedPictures, stamp
 from labelsieve.data.read_options import DEFAULTS, ReadOptions, check_no_split, choose_splits, parse_source
 from labelsieve.data.read_pictures import read_with_options
 from labelsieve.data.table import NOT_FEATURES
+from labelsieve.data.table_file import in_any_case
 from labelsieve.errors import InputError, MissingColumnError, first_line, hub_unreachable
 from labelsieve.files import check_entries, content_folders, open_file, read_text
 from labelsieve.progress import Progress
@@ -203,13 +204,16 @@ def _labels(rows: Any, reading: ReadOptions, origin: Origin) -> tuple[IntArray, 
     """Return codes, -1 for a missing label, the classes, and the column of the labels."""
     names = rows.column_names
     typed = [name for name in names if type(rows.features[name]).__name__ == "ClassLabel"]
-    label = reading.label_column
+    label = in_any_case(reading.label_column, names)
     if label == DEFAULTS.label_column and label not in names and len(typed) == 1:
         label = typed[0]
     if label not in names:
         if reading.needs_labels:
             columns = ", ".join(names)
-            message = f"{origin.where} has no column {label!r}: choose one of {columns} with --label-column"
+            message = (
+                f"{origin.where} has no column {label!r}{did_you_mean(label, names)}: choose one of {columns} with "
+                "--label-column"
+            )
             raise MissingColumnError(message, (label,))
         return *unlabelled(len(rows)), None
     values = rows.with_format(None)[label][:]

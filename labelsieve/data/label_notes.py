@@ -18,7 +18,7 @@ from labelsieve.data.cells import distinct_values
 from labelsieve.data.columns import MAX_LEVELS, TableX, quote_name
 from labelsieve.data.duplicates import Groups, groups_of
 from labelsieve.data.read_options import ReadOptions
-from labelsieve.progress import Note, NoteKind, join_names
+from labelsieve.progress import Note, NoteKind, format_share, join_names
 from labelsieve.types import IntArray, LabelledData, WhyUnknown
 
 # A column leaks the label if it removes this share of the errors of always naming the most frequent class. On real
@@ -61,7 +61,7 @@ def _contradictions(data: LabelledData, groups: Groups) -> Note | None:
     wrong = sum(len(group) - int(np.bincount(data.y[group]).max()) for group in several)
     pair = " and ".join(f"{data.ids[i] if len(data.ids) else i} ({data.classes[data.y[i]]})" for i in (first, other))
     count = sum(map(len, several))
-    return Note.of(NoteKind.CONTRADICTIONS, count=count, pair=pair, wrong=wrong, percent=100 * wrong / len(data))
+    return Note.of(NoteKind.CONTRADICTIONS, count=count, pair=pair, wrong=wrong, share=format_share(wrong / len(data)))
 
 
 def _leaks(data: LabelledData) -> Iterator[Note]:
@@ -72,7 +72,7 @@ def _leaks(data: LabelledData) -> Iterator[Note]:
     for name, codes in _columns(data.x):
         share = accuracy_by_value(codes, data.y)
         if base < 1 and (share - base) / (1 - base) >= LEAK_GAIN:
-            yield Note.of(NoteKind.LEAK, column=quote_name(name), percent=100 * share)
+            yield Note.of(NoteKind.LEAK, column=quote_name(name), share=format_share(share))
 
 
 def _columns(x: Any) -> Iterator[tuple[str, IntArray]]:

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.csv_files import make_harmless, restore
 from labelsieve.data.cells import NUMBER
 from labelsieve.data.columns import Origin, Place, by_row
 from labelsieve.data.table_file import TableFile
 from labelsieve.errors import InputError
+from labelsieve.progress import counted
 from labelsieve.types import IntArray, LabelledData, Skipped
 
 EXAMPLES = 5  # rows that a message names
@@ -30,7 +30,7 @@ def too_many(missing: Sequence[int], samples: int) -> bool:
 
 def about_left_out(reason: str, places: Sequence[str]) -> str:
     """The note that samples are left out; `places` says where the user finds them."""
-    return f"{len(places):,} sample{'s' * (len(places) != 1)} left out ({reason}): {_some(places)}"
+    return f"{counted(len(places), 'sample')} left out ({reason}): {_some(places)}"
 
 
 def _some(places: Sequence[str]) -> str:
@@ -38,10 +38,17 @@ def _some(places: Sequence[str]) -> str:
 
 
 def leave_out_unusable(data: LabelledData, origin: Origin, *, labels: bool, texts: bool) -> LabelledData:
-    """Leave out samples without a label (-1) if `labels` is true, and empty texts if `texts` is true."""
+    """Leave out samples without a label (-1) if `labels` is true, and empty texts if `texts` is true.
+
+    A note says which empty texts stay.
+    """
     missing = np.flatnonzero(data.y < 0).tolist() if labels else []
-    written = enumerate(data.x) if data.kind == "text" and texts else ()
-    reasons = dict.fromkeys(missing, NO_LABEL) | {row: EMPTY_TEXT for row, text in written if not str(text).strip()}
+    written = enumerate(data.x) if data.kind == "text" else ()
+    empty = [row for row, text in written if not str(text).strip()]
+    if empty and not texts:
+        places = _some([origin.place(row) for row in empty])
+        origin.note(f"{counted(len(empty), 'text is empty', 'texts are empty')}, so predictions mean little: {places}")
+    reasons = dict.fromkeys(missing, NO_LABEL) | dict.fromkeys(empty if texts else (), EMPTY_TEXT)
     for reason in (EMPTY_TEXT, NO_LABEL):
         if rows := [row for row in sorted(reasons) if reasons[row] == reason]:
             origin.note(about_left_out(reason, [origin.place(row) for row in rows]))
@@ -178,14 +185,13 @@ def is_same_label(text: str, label: str) -> bool:
 
 
 def about_stripped(count: int) -> str:
-    return f"spaces at the start or end of {count:,} label{'s' * (count > 1)} are ignored"
+    return f"spaces at the start or end of {counted(count, 'label')} are ignored"
 
 
 def about_missing(where: Path | str, places: Sequence[str]) -> InputError:
     """The error for missing labels; `places` says where the user finds them."""
-    count = len(places)
     return InputError(
-        f"{where}: {count:,} label{'s are' if count > 1 else ' is'} missing ({_some(places)}); add the labels, remove "
+        f"{where}: {counted(len(places), 'label is', 'labels are')} missing ({_some(places)}); add the labels, remove "
         "these rows, or name another column with --label-column"
     )
 
@@ -279,26 +285,28 @@ def with_labels(data: LabelledData, file: LabelFile) -> LabelledData:
     missing = lacking(data, file)
     if file.others and len(missing) == file.others:
         file = replace(file, dropped=file.dropped | set(missing))
-    gone = {row: DROPPED for row, id in enumerate(data.ids.tolist()) if _is_named(id, file.dropped)}
+    gone = {row: DROPPED for row, id in enumerate(data.ids.tolist()) if id in file.dropped}
     data = leave_out(data, gone)
     ids = data.ids.tolist()
-    labels = _by_id(file.labels, ids)
+    labels = dict(file.labels)
     if file.partial:
         own = {id: str(data.classes[code]) for id, code in zip(ids, data.y.tolist(), strict=True)}
         labels = own | labels
-    missing = lacking(data, file)
-    if missing and len(missing) == len(ids) and file.labels:
-        first = next(iter(file.labels))
+    named = {*ids, *(skipped.id for skipped in data.skipped)}
+    unknown = [id for id in (*file.labels, *file.dropped) if id not in named]
+    if len(unknown) == len(file.labels) + len(file.dropped):
         raise InputError(
-            f"{file.path} names none of the samples: its first id is {first!r}, that of {data.name} is {ids[0]!r}; "
-            "check that the file belongs to this source and, for a table, that it was written with the same --id-column"
+            f"{file.path} names none of the samples: its first id is {unknown[0]!r}, that of {data.name} is "
+            f"{ids[0]!r}; check that the file belongs to this source and, for a table, that it was written with the "
+            "same --id-column"
         )
+    missing = lacking(data, file)
     if missing:
         more = f" and for {len(missing) - 1:,} more" if len(missing) > 1 else ""
-        known = f"; the file says that {file.others:,} samples were dropped" if file.others else ""
+        known = (
+            f"; the file says that {counted(file.others, 'sample was', 'samples were')} dropped" if file.others else ""
+        )
         raise InputError(f"{file.path} has no label for the sample {missing[0]!r}{more}{known}")
-    named = {*ids, *(skipped.id for skipped in data.skipped)}
-    unknown = [id for id in (*file.labels, *file.dropped) if id not in named and restore(id) not in named]
     if unknown:
         raise InputError(
             f"{file.path}: {data.name} has no sample {min(unknown)!r} ({len(unknown):,} unknown in total); remove "
@@ -320,7 +328,7 @@ def lacking(data: LabelledData, file: LabelFile) -> list[str]:
     """Samples that the file should name and does not."""
     if file.partial:
         return []
-    return [id for id in data.ids.tolist() if not _is_named(id, file.labels) and not _is_named(id, file.dropped)]
+    return [id for id in data.ids.tolist() if id not in file.labels and id not in file.dropped]
 
 
 def true_codes(data: LabelledData, file: LabelFile) -> IntArray | None:
@@ -328,26 +336,15 @@ def true_codes(data: LabelledData, file: LabelFile) -> IntArray | None:
 
     -1 is a class that is not among the labels, `NO_TRUE` a sample without a true label.
     """
-    ids = data.ids.tolist()
-    true = _by_id(file.true or {}, ids)
-    if not true:
+    ids, true = data.ids.tolist(), file.true or {}
+    if not any(id in true for id in ids):
         return None
     code = {str(name): i for i, name in enumerate(data.classes)} | {"": NO_TRUE}
     return np.array([code.get(_class(true.get(id, ""), code), -1) for id in ids], dtype=np.int64)
 
 
-def _is_named(id: str, names: Container[str]) -> bool:
-    return id in names or make_harmless(id) in names
-
-
-def _by_id(cells: Mapping[str, str], ids: Iterable[str]) -> dict[str, str]:
-    """The cells of the samples. Ids in an exported file may have an apostrophe before a formula."""
-    keys = ((id, id if id in cells else make_harmless(id)) for id in ids)
-    return {id: cells[key] for id, key in keys if key in cells}
-
-
 def _class(label: str, known: Container[str]) -> str:
     if label in known:
         return label
-    whole = WHOLE.fullmatch(restore(label))
-    return whole["number"] if whole and whole["number"] in known else restore(label)
+    whole = WHOLE.fullmatch(label)
+    return whole["number"] if whole and whole["number"] in known else label

@@ -76,7 +76,7 @@ def _order_rows(
         if len(probs) != len(data):
             skipped = f" ({len(data.skipped):,} others were skipped)" if data.skipped else ""
             raise InputError(
-                f"{path} has {len(probs):,} rows, but {data.name} has {len(data):,} samples{skipped}; give "
+                f"{path} has {counted(len(probs), 'row')}, but {data.name} has {len(data):,} samples{skipped}; give "
                 "their ids, as a column id of a table or an array ids of an .npz file"
             )
         return probs

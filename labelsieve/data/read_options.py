@@ -170,8 +170,8 @@ def choose_splits(present: Sequence[str], options: ReadOptions, where: str, prog
         used = list(present)
     else:
         used = (test if options.allow_one_class else others) or list(present)
-    unused = ", ".join(name for name in present if name not in used) or "none"
-    progress.note(Note.of(NoteKind.SPLITS, used=", ".join(used), unused=unused))
+    if unused := ", ".join(name for name in present if name not in used):
+        progress.note(Note.of(NoteKind.SPLITS, used=", ".join(used), unused=unused))
     return used
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from labelsieve.data.columns import Origin, list_names, quote_name
+from labelsieve.data.columns import Origin, did_you_mean, list_names, quote_name
 from labelsieve.data.decode import FILE_NOT_FOUND
 from labelsieve.data.features import read_features
 from labelsieve.data.labels import (
@@ -116,7 +116,9 @@ def _open(path: Path, options: ReadOptions, progress: Progress) -> TableFile:
     }
     missing = {option: name for option, name in needed.items() if name is not None and name not in file.names}
     if missing:
-        columns = ", ".join(f"{name!r} ({option})" for option, name in missing.items())
+        columns = ", ".join(
+            f"{name!r} for {option}{did_you_mean(name, file.names)}" for option, name in missing.items()
+        )
         title = "; if there is a title above the header, delete it" if len(file.names) == 1 else ""
         raise MissingColumnError(
             f"{path} has no column {columns}; its columns are {list_names(file.names)}. Choose one of them{title}"

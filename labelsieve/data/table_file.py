@@ -16,13 +16,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from labelsieve.csv_files import CsvFormat, header_of, read_arrow, read_rows
+from labelsieve.csv_files import PROTECTED, CsvFormat, header_of, read_arrow, read_rows, restore
 from labelsieve.data.columns import quote_name
 from labelsieve.data.limited_reader import BYTES_PER_CELL, TOO_LARGE
 from labelsieve.data.resources import check_memory
 from labelsieve.errors import InputError, first_line
 from labelsieve.files import open_archive, open_file, regular_file, unpacked_limit
-from labelsieve.progress import Note, NoteKind, join_names
+from labelsieve.progress import Note, NoteKind, counted, join_names
 
 CSV = (".csv", ".tsv", ".txt")
 PARQUET = (".parquet", ".pq")
@@ -75,6 +75,7 @@ class TableFile:
         else:
             style = CsvFormat.detect(path)
             table = _read_csv(path, style, text_columns, header, as_text)
+            table = _restored(table)
             notes += [style.note] if style.note else []
         original_names = tuple(map(str, table.column_names))
         names = unique_names(original_names)
@@ -130,10 +131,24 @@ def _read_csv(
     _check_width(path, len(first))
     _check_header(path, header, len(first))
     names = list(header) or first
-    bare = unique_names(names)
+    bare = unique_names(list(map(restore, names)))
     text = {*TEXT_COLUMNS, *(in_any_case(name, bare) for name in text_columns if name is not None)}
     types = {name: pa.string() for name, own in zip(names, bare, strict=True) if as_text or own in text}
     return read_arrow(path, style, types=types, header=header)
+
+
+def _restored(table: Any) -> Any:
+    """The table of a CSV file without the apostrophes that an export writes before formulas."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    columns = []
+    for column in table.columns:
+        if pa.types.is_string(column.type) and pc.any(pc.match_substring_regex(column, PROTECTED)).as_py():
+            cells = (cell if cell is None else restore(cell) for cell in column.to_pylist())
+            column = pa.array(cells, column.type)
+        columns.append(column)
+    return pa.Table.from_arrays(columns, names=list(map(restore, table.column_names)))
 
 
 def _check_width(path: Path, width: int) -> None:
@@ -146,7 +161,8 @@ def _check_width(path: Path, width: int) -> None:
 
 def _check_header(path: Path, header: Sequence[str], width: int) -> None:
     if header and len(header) != width:
-        raise InputError(f"--header names {len(header)} columns, but the first row of {path} has {width} cells")
+        named, cells = counted(len(header), "column"), counted(width, "cell")
+        raise InputError(f"--header names {named}, but the first row of {path} has {cells}")
 
 
 def _read_parquet(path: Path) -> Any:

@@ -29,6 +29,7 @@ from labelsieve.errors import InputError, class_and_line, first_line
 from labelsieve.models import kernels
 from labelsieve.models.kernels.reference import BETA_1, BETA_2, EPSILON
 from labelsieve.models.layers import BatchNorm, Stackable, stack_states, unstack_state
+from labelsieve.progress import counted
 
 Factory = Callable[..., nn.Module]
 NetworkState = dict[str, Tensor]
@@ -274,7 +275,7 @@ def check_factory(
             "it must have one row per sample and one column per class"
         )
     if (outputs := math.prod(found.shape[1:])) != classes:
-        raise InputError(f"{name} has {outputs:,} outputs per sample, but the data have {classes:,} classes")
+        raise InputError(f"{name} has {counted(outputs, 'output')} per sample, but the data have {classes:,} classes")
     if not any(parameter.requires_grad for parameter in network.parameters()):
         raise InputError(f"{name} {NOTHING_TRAINABLE}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -23,6 +24,7 @@ from labelsieve.data.pictures import EncodedPictures
 from labelsieve.data.read_pictures import LARGEST_SIDE, measure, picture_shape
 from labelsieve.data.similar import find_similar, join_groups, stored_similar
 from labelsieve.errors import InputError
+from labelsieve.frames import is_frame
 from labelsieve.models.embed import AUTO, DEFAULT_MODELS, is_local, load_encoder
 from labelsieve.progress import SILENT, Note, NoteKind, Progress
 from labelsieve.types import Kind, LabelledData, evenly_spaced
@@ -144,17 +146,34 @@ def embed(samples: Any, model: Any, *, device: str = "auto") -> NDArray[np.float
     array([[1.],
            [3.]], dtype=float32)
     """
-    listed = samples if isinstance(samples, np.ndarray) and samples.ndim > 1 else list(samples)
+    listed = _listed(samples)
     kind = kind_of(listed)
     name = DEFAULT_MODELS[kind] if isinstance(model, str) and model == AUTO else model
     encoder = load_encoder(name, kind, partial(_device, device), option="model")
-    if isinstance(listed, np.ndarray) and listed.ndim == 3:
-        listed = listed[..., None]
-    if kind == "pictures" and isinstance(listed, list):
-        listed = [np.asarray(picture.convert("RGB")) for picture in listed]
     data = LabelledData(listed, np.zeros(len(listed), dtype=np.int64), (), np.empty(0, dtype=str), kind)
     rows = list(encode_batches(encoder, data))
     return np.concatenate(rows) if rows else np.zeros((0, 0), dtype=np.float32)
+
+
+def _listed(samples: Any) -> Any:
+    """Return texts as a list, and pictures as a list or an array of arrays. Raise InputError for anything else."""
+    from PIL import Image
+
+    if isinstance(samples, np.ndarray) and samples.ndim in (3, 4) and samples.dtype == np.uint8:
+        return samples[..., None] if samples.ndim == 3 else samples
+    given = f"got {type(samples).__name__}"
+    if isinstance(samples, Iterable) and not isinstance(samples, str | bytes | Mapping) and not is_frame(samples):
+        listed = list(np.atleast_1d(samples) if isinstance(samples, np.ndarray) else samples)
+        if all(isinstance(sample, str) for sample in listed):
+            return listed
+        if all(isinstance(sample, Image.Image) for sample in listed):
+            return [np.asarray(picture.convert("RGB")) for picture in listed]
+        types = sorted({type(sample).__name__ for sample in listed})
+        given += f" of {' and '.join(types)}"
+    raise InputError(
+        f"embeddings need a list of texts, a list of PIL pictures, or pictures as uint8 [n, height, width, channels]; "
+        f"{given}"
+    )
 
 
 def kind_of(samples: Any) -> Kind:

@@ -24,6 +24,7 @@ from labelsieve.data.resources import usable_cores
 from labelsieve.errors import InputError
 from labelsieve.frames import is_pandas
 from labelsieve.models.stored_classifier import softmax
+from labelsieve.progress import counted
 from labelsieve.scoring import likeliest
 from labelsieve.types import TOP_CLASSES, FloatArray, IntArray, Job, Samples, Scores, Selection, Trainer
 
@@ -303,7 +304,9 @@ class TrainingSet:
         return cls(np.arange(len(labels)), forest_weights(selection.suspicion))
 
     def __str__(self) -> str:
-        return f"{len(self.rows):,} samples" + (", suspicious ones with less weight" if self.weight is not None else "")
+        return counted(len(self.rows), "sample") + (
+            ", suspicious ones with less weight" if self.weight is not None else ""
+        )
 
 
 @dataclass(frozen=True)

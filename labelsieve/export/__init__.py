@@ -86,8 +86,6 @@ def export(
     kind = _kind(target, source)
     if kind == "folder" and what == "decisions":
         raise InputError(f"decisions cannot be exported to a folder; set --to to a .csv or .parquet file, not {target}")
-    if not dry_run:
-        _check_target(target, folder, kind, force=settings.force)
     facts = Facts.read(folder)
     facts.log.check()
     columns = facts.columns
@@ -105,16 +103,21 @@ def export(
     left = int(undecided.sum())
     summary = outcome.describe(changed, left, with_suspects=what == "cleaned") if changes_labels else ""
     refusal = outcome.refusal(folder.path)
-    if refusal and not dry_run:
-        raise InputError(refusal)
+    if not dry_run:
+        if refusal:
+            raise InputError(refusal)
+        _check_target(target, folder, kind, force=settings.force)
     done = Exported(
         target, len(rows), changed, dropped, left, int(outcome.applied.sum()),
         outcome.right and outcome.right.number, outcome.right and outcome.right.least,
         outcome.wrong and outcome.wrong.number, summary, "",
     )  # fmt: skip
-    if dry_run:
-        return replace(done, note=f"nothing written; the export would be refused: {refusal}" if refusal else "")
     notes, apostrophes = [], 0
+    if state.status is SourceStatus.GROWN:
+        notes.append(state.explanation)
+    if dry_run:
+        notes += [f"the export would be refused: {refusal}"] if refusal else []
+        return replace(done, note="; ".join(notes))
     if what == "selected" and (by_hand := int(np.sum(columns.verdict[rows] != SELECTED))):
         notes.append(f"{by_hand:,} of them because of a decision or a suggestion")
     if kind == "folder":
@@ -122,10 +125,8 @@ def export(
     else:
         more, apostrophes = _write_file(target, facts, outcome, rows, settings)
         notes += more
-    if state.status is SourceStatus.GROWN:
-        notes.append(state.explanation)
     if apostrophes:
-        cells = "1 cell" if apostrophes == 1 else f"{apostrophes:,} cells"
+        cells = counted(apostrophes, "cell")
         notes.append(f"{cells} got an apostrophe, so that spreadsheets do not run formulas (--raw writes none)")
     return replace(done, note="; ".join(notes), apostrophes=apostrophes)
 

@@ -122,7 +122,7 @@ class INCVCoTeaching(Method):
             raise InputError("method 'incv-coteaching' needs a selection: run `labelsieve select` first")
         if len(plan.train) == 0:
             raise InputError(
-                "method 'incv-coteaching': no sample is selected; select with another --model, or use another method"
+                "method 'incv-coteaching': no sample is selected; select with another model, or use another method"
             )
         self.ratio(plan)
         if self.warmup != "auto" and self.warmup > epochs:

@@ -190,7 +190,7 @@ class INCVPosterior(Method):
             )
         if len(plan.train) == 0:
             raise InputError(
-                "method 'incv-posterior': no sample is selected; select with another --model, or use another method"
+                "method 'incv-posterior': no sample is selected; select with another model, or use another method"
             )
         classes = len(checked_transition(plan.transition, self.name))
         if (size := memory_bytes(len(plan.labels), classes, self.networks)) > MOST_MEMORY:

@@ -117,9 +117,8 @@ class FastCNN(SequentialStack):
 
     def features_of_one(self, x: Tensor) -> Tensor:
         if min(x.shape[2:]) < 2 ** (len(self.weights) // 2):
-            raise InputError(
-                f"pictures of {x.shape[2]} x {x.shape[3]} pixels are too small for this network; use a larger --size"
-            )
+            size = f"{x.shape[2]} x {x.shape[3]} pixels"
+            raise InputError(f"pictures of {size} are too small for this network; use larger ones (--size)")
         seen = self._seen(x)
         return (seen + self._seen(x.flip(3))) / 2 if self.mirror and not self.training else seen
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from labelsieve.progress import format_share
 from labelsieve.types import FloatArray
 
 
@@ -91,7 +92,7 @@ def percent(value: float | None, digits: int | None = None) -> str:
         return "unknown"
     if digits is None:
         digits = 1 if 0 < value < 0.0995 or 0.985 <= value < 1 else 0
-    return f"{100 * value:.{digits}f}\u202f%"
+    return format_share(value, digits, space="\u202f")
 
 
 def count(value: int) -> str:

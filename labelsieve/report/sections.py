@@ -17,6 +17,7 @@ from labelsieve.labels_csv import Duplicates, most_confused
 from labelsieve.progress import counted
 from labelsieve.report.facts import DEFAULT_CONFIDENCE, SAMPLE_SIZE, Facts, number
 from labelsieve.report.html import (
+    LEAST_SHOWN,
     Markup,
     breakable,
     count,
@@ -95,10 +96,10 @@ def headline(facts: Facts) -> str:
     if ratio is None:
         return f"{counted(found, 'label')} of {total:,} may be wrong." if found else NO_WRONG_LABEL
     if facts.rough_noise is not None:
-        low, high = (percent(end, 0) for end in facts.rough_noise)
-        if low == percent(0.0, 0):
-            return f"Up to {high} of the labels may be wrong."
-        return f"Between {low} and {high} of the labels may be wrong."
+        low, high = facts.rough_noise
+        if low < LEAST_SHOWN:
+            return f"Up to {percent(high, 0)} of the labels may be wrong."
+        return f"Between {percent(low, 0)} and {percent(high, 0)} of the labels may be wrong."
     if ratio < CLEAN_RATIO:
         return "Almost all labels are probably right." if found else NO_WRONG_LABEL
     return f"About {percent(ratio)} of the labels may be wrong."

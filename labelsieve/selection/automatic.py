@@ -281,13 +281,13 @@ def with_noise(state: INCVState, model: NoiseModel, problem: Problem) -> INCVSta
     estimate, settings = model.estimate, problem.settings
     limit = None if settings.remove_ratio == "auto" else float(settings.remove_ratio)
     notes = [noise_note(estimate)]
-    if not settings.stored:
+    if limit != 0:  # NCV removes nothing
         if not estimate.known:
             notes.append("no samples are removed, because the noise ratio is unknown")
         elif limit is not None:
             notes.append(f"at most {limit:.3g} samples are removed per selected sample, as set")
-        if settings.networks:
-            notes.append(which_epoch(settings.best_until(estimate.ratio)))
+    if settings.networks and not settings.stored:
+        notes.append(which_epoch(settings.best_until(estimate.ratio)))
     return replace(state, model=model).with_noise(settings, estimate.ratio, estimate.transition, limit, notes)
 
 

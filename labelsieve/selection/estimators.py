@@ -34,6 +34,7 @@ from labelsieve.models.choose import ModelChoice, ModelKind, SelectorRequest, ch
 from labelsieve.progress import Progress
 from labelsieve.selection.incv import drive, incv_steps, rare_classes
 from labelsieve.selection.inputs import (
+    check_lengths,
     check_samples,
     describe_samples,
     encode_labels,
@@ -64,7 +65,7 @@ class MostLikelyClass:
         Parameters
         ----------
         X : as in `fit`
-            The samples.
+            The samples. A data frame has the columns of `fit` in the same order, as scikit-learn requires.
 
         Returns
         -------
@@ -137,7 +138,7 @@ class Selector(MostLikelyClass, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : as in `fit`
-            The samples.
+            The samples. A data frame has the columns of `fit` in the same order, as scikit-learn requires.
 
         Returns
         -------
@@ -356,6 +357,7 @@ class CleanClassifier(ClassifierMixin, INCV):  # type: ignore[misc]
 def select_and_store(selector: Selector, X: Any, y: Any, settings: INCVSettings, groups: Any) -> None:
     """Run a selection on users' samples and store what it found as the attributes of a fitted estimator."""
     _check_parameters(selector, groups)
+    check_lengths(X, y)
     original, embedded = X, selector.embed is not None
     if embedded:
         X = embed(X, selector.embed, device=selector.device)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence, Sized
+from collections.abc import Iterator, Mapping, Sequence, Set, Sized
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -14,7 +14,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
-from labelsieve.checks import is_missing, label_array
+from labelsieve.checks import is_missing, label_array, without_mask
 from labelsieve.data.columns import Encoding, Origin, TableX
 from labelsieve.data.features import read_features
 from labelsieve.data.read_options import ReadOptions
@@ -22,7 +22,7 @@ from labelsieve.data.text import tokens
 from labelsieve.errors import InputError
 from labelsieve.frames import check_columns, frame_table, is_frame
 from labelsieve.models.choose import Classifier, SampleInfo, columns_of, numbers_of, own_network_needed
-from labelsieve.progress import join_names
+from labelsieve.progress import counted, join_names
 from labelsieve.types import IntArray, LabelledData
 
 MAX_NAMED_CLASSES = 5  # in a warning about many classes
@@ -43,7 +43,8 @@ def encode_labels(y: Any) -> tuple[NDArray[Any], IntArray]:
     labels = column_or_1d(label_array(y, "y"), warn=True)
     missing = np.flatnonzero(is_missing(labels))
     if len(missing):
-        raise InputError(f"y: {len(missing)} labels are missing, the first at sample {missing[0]}; drop or fill them")
+        count = counted(len(missing), "label is", "labels are")
+        raise InputError(f"y: {count} missing, the first at sample {missing[0]}; drop or fill them")
     if labels.dtype.kind == "f" and np.isinf(labels).any():
         raise InputError("y: it contains infinity, which is not a class; drop these samples")
     if labels.dtype.kind == "S" or (labels.dtype.kind == "O" and any(isinstance(label, bytes) for label in labels)):
@@ -64,12 +65,13 @@ def encode_labels(y: Any) -> tuple[NDArray[Any], IntArray]:
 
 def group_codes(groups: Any, samples: int) -> IntArray:
     """Return one code per sample; samples of the same group have the same code."""
-    names = np.asarray(groups)
+    names = label_array(groups, "groups")
     if names.shape != (samples,):
         raise InputError(f"groups: expected one value per sample, {samples:,} values, got shape {names.shape}")
     missing = np.flatnonzero(is_missing(names))
     if len(missing):
-        raise InputError(f"groups: {len(missing):,} are missing, the first at sample {missing[0]}; fill them")
+        count = counted(len(missing), "value is", "values are")
+        raise InputError(f"groups: {count} missing, the first at sample {missing[0]}; fill them")
     codes = {name: code for code, name in enumerate(dict.fromkeys(names.tolist()))}
     if len(codes) < 2:
         raise InputError("groups: all samples are in one group; at least two groups are needed")
@@ -77,7 +79,12 @@ def group_codes(groups: Any, samples: int) -> IntArray:
 
 
 def check_lengths(X: Any, y: Any) -> None:
-    """Raise ValueError unless there is one label per sample."""
+    """Raise ValueError unless X holds several samples and there is one label per sample."""
+    if X is None or np.isscalar(X) or (isinstance(X, Mapping | Set | Iterator) and not issparse(X)):
+        raise InputError(
+            "X: expected an array, a data frame, a list of texts, or pictures as uint8 [n, height, width, channels], "
+            f"got {type(X).__name__}"
+        )
     if y is not None:
         check_consistent_length(X, label_array(y, "y"))
 
@@ -133,9 +140,9 @@ def check_samples(
     of labelsieve read it like a table file. Unless `fitting`, the columns of X must be those of the samples that the
     estimator was fitted on, which are read with `encoding`.
     """
-    X = without_torch(X)
-    check_no_missing_text(X)
+    X = without_mask(without_torch(X))
     check_lengths(X, y)
+    check_no_missing_text(X)
     if is_text(X):
         if fitting:
             check_words(X, own=not reads_arrays(model))
@@ -173,7 +180,7 @@ def has_nan(X: Any) -> bool:
 
 def check_no_missing_text(X: Any) -> None:
     """Raise InputError if some texts are missing: the list would be taken for a broken table."""
-    if isinstance(X, str | bytes) or not isinstance(X, Sized) or dimensions(X, of_lists=1) != 1:
+    if not isinstance(X, Sized) or dimensions(X, of_lists=1) != 1:
         return
     if isinstance(X, np.ndarray) and X.dtype.kind not in "OUT":
         return
@@ -181,9 +188,8 @@ def check_no_missing_text(X: Any) -> None:
     if any(isinstance(value, str) for value in values):
         missing = np.flatnonzero(is_missing(np.array([*values, None], dtype=object))[:-1])
         if len(missing):
-            raise InputError(
-                f"X: {len(missing)} texts are missing, the first at sample {missing[0]}; drop these samples"
-            )
+            count = counted(len(missing), "text is", "texts are")
+            raise InputError(f"X: {count} missing, the first at sample {missing[0]}; drop these samples")
 
 
 def check_words(texts: Sequence[str], *, own: bool) -> None:
@@ -213,7 +219,7 @@ def check_array(X: Any, *, own: bool, least: int) -> Any:
     if not own and X.dtype != np.uint8:
         raise InputError(own_network_needed(describe_samples(X), "estimator"))
     if len(X) < least:
-        raise InputError(f"X: there are {len(X)} samples; at least {least} are needed")
+        raise InputError(f"X: got {counted(len(X), 'sample')}; at least {least} are needed")
     blocks = range(0, len(X), ROWS_PER_CHECK)
     if X.dtype.kind == "f" and not all(np.isfinite(X[i : i + ROWS_PER_CHECK]).all() for i in blocks):
         raise InputError("X: it contains NaN or infinity; fill these values or drop the samples")
@@ -230,7 +236,7 @@ def read_frame(frame: Any, encoding: Encoding | None = None, *, fitting: bool = 
     """Read a data frame as the command line reads a table: numbers, dates, categories and texts, with gaps."""
     table = frame_table(frame)
     if table.num_rows < 2 and encoding is None:
-        raise InputError(f"X: there are {table.num_rows} samples; at least two are needed")
+        raise InputError(f"X: got {counted(table.num_rows, 'sample')}; at least two are needed")
     notes: list[str] = []
     origin = Origin("X", lambda note: notes.append(str(note)), by_sample)
     x, _ = read_features(table, ReadOptions(encoding=encoding, labelled=fitting), origin)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from labelsieve.checks import as_labels
+from labelsieve.checks import as_labels, distinct, refuse_missing
 from labelsieve.errors import InputError
 from labelsieve.frames import installed_frame
 from labelsieve.progress import NoteKind
@@ -144,8 +144,9 @@ def find_wrong_labels(
     pred_probs : array-like of shape (n_samples, n_classes)
         Predicted probabilities from models that were not trained on the rows that they predict, as
         `sklearn.model_selection.cross_val_predict` returns them. Rows that sum to within 2 % of 1 are renormalised with
-        a warning. The columns are the labels 0..c-1, or `classes`, or the sorted distinct labels if those are text; a
-        data frame (pandas, polars) is read by its column names unless these are numbers.
+        a warning. The columns of a data frame (pandas, polars) have the names of the labels, in any order. Without
+        names, or with the names 0, 1, ..., the columns are in the order of `classes`; by default, these are 0 to c - 1,
+        or the sorted distinct labels if the labels are texts.
     folds : array-like of shape (n_samples,), optional
         The fold of each row. Pass it if the models of the folds may have different scales of confidence: all folds are
         brought to the same scale.
@@ -221,10 +222,12 @@ def on_one_scale(probs: NDArray[Any], folds: ArrayLike) -> NDArray[Any]:
     Folds are random parts of the same data, so the median log-odds of the two likeliest classes should be the same in
     all of them. Folds with few samples keep their scale. benchmarks/real-noise.md measures the gain.
     """
-    codes = np.asarray(folds)
-    if codes.shape != (len(probs),):
-        raise InputError(f"folds: expected {len(probs)} entries, one per label, got shape {codes.shape}")
-    _, fold, sizes = np.unique(codes, return_inverse=True, return_counts=True)
+    names = as_labels(folds, "folds")
+    if len(names) != len(probs):
+        raise InputError(f"folds: expected {len(probs)} entries, one per label, got {len(names)}")
+    refuse_missing(names, "folds", entry="fold")
+    fold = np.searchsorted(distinct(names, "folds"), names)
+    sizes = np.bincount(fold)
     logs = np.log(np.maximum(probs, SMALLEST, dtype=np.float32))
     log_odds = np.diff(np.partition(logs, -2, axis=1)[:, -2:], axis=1)[:, 0]
     medians, median = np.array([np.median(log_odds[fold == k]) for k in range(len(sizes))]), float(np.median(log_odds))

@@ -58,14 +58,52 @@ class Predictions:
         return rows
 
 
-def predict_source(
-    run: Path, source: str, settings: SourceSettings, *, progress: Progress, network: str | None = None,
-    device: str = "auto", score: bool = False, embed: str | None = None,
-) -> Predictions:  # fmt: skip
-    """Predict the samples of a source; `score` compares the predictions with the labels of the source.
+@dataclass(frozen=True)
+class PredictionInput:
+    """The model of a run, and the samples of a source that were read for it."""
 
-    `embed` is the pretrained model, if it is elsewhere than in the run or if it is a function, which is only imported
-    if it is named here.
+    run: Path
+    model: Model
+    data: LabelledData
+    score: bool
+    embed: str | None
+
+    def predict(self, progress: Progress, device: str = "auto") -> Predictions:
+        """Predict the samples, and compare the predictions with their labels if the input has a score."""
+        model, data, embedded = self.model, self.data, self.model.reader.embedded
+        with tempfile.TemporaryDirectory(prefix="labelsieve-") as scratch:
+            features = data
+            if embedded is not None:
+                name = self.embed or embedded.name
+                found = with_embedding(data, name, Path(scratch), device, progress, share=False)
+                if found.embedding.model.revision != embedded.revision:
+                    raise InputError(f"--embed {name} changed since the network of {self.run} was trained; train again")
+                features = found.features()
+            probabilities = model.probabilities(features, device=device)
+        classes = tuple(map(str, model.classes))
+        predictions = Predictions(data, classes, probabilities, notes=data.notes)
+        if not self.score:
+            return predictions
+        labels = [str(data.classes[code]) for code in data.y.tolist()]
+        return replace(predictions, accuracy=compare(labels, predictions.predicted, classes))
+
+
+def predict_source(
+    run: Path, source: str, settings: SourceSettings, *, progress: Progress, score: bool = False,
+    embed: str | None = None,
+) -> Predictions:  # fmt: skip
+    """Predict the samples of a source; the parameters are those of `read_to_predict`."""
+    return read_to_predict(run, source, settings, progress=progress, score=score, embed=embed).predict(progress)
+
+
+def read_to_predict(
+    run: Path, source: str, settings: SourceSettings, *, progress: Progress, network: str | None = None,
+    score: bool = False, embed: str | None = None,
+) -> PredictionInput:  # fmt: skip
+    """Load the model of a run, and read the samples of a source for it.
+
+    `score` compares the predictions with the labels of the source. `embed` is the pretrained model, if it is elsewhere
+    than in the run or if it is a function, which is only imported if it is named here.
     """
     from labelsieve.workflow import model_file
 
@@ -77,22 +115,7 @@ def predict_source(
     if embedded is not None and embed is None and ":" in embedded.name:
         raise InputError(f"{run} needs the code of {embedded.name!r}; if you trust it, give --embed {embedded.name}")
     data = _read_as_in_run(source, settings, folder.record().get("settings", {}), model, progress, score)
-    with tempfile.TemporaryDirectory(prefix="labelsieve-") as scratch:
-        features = data
-        if embedded is not None:
-            found = with_embedding(data, embed or embedded.name, Path(scratch), device, progress, share=False)
-            if found.embedding.model.revision != embedded.revision:
-                raise InputError(
-                    f"--embed {embed or embedded.name} changed since the network of {run} was trained; train again"
-                )
-            features = found.features()
-        probabilities = model.probabilities(features, device=device)
-    classes = tuple(map(str, model.classes))
-    predictions = Predictions(data, classes, probabilities, notes=data.notes)
-    if not score:
-        return predictions
-    labels = [str(data.classes[code]) for code in data.y.tolist()]
-    return replace(predictions, accuracy=compare(labels, predictions.predicted, classes))
+    return PredictionInput(run, model, data, score, embed)
 
 
 def _read_as_in_run(

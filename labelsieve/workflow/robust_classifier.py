@@ -186,7 +186,7 @@ class RobustClassifier(MostLikelyClass, ClassifierMixin, BaseEstimator):  # type
         Parameters
         ----------
         X : as in `fit`
-            The samples.
+            The samples. A data frame has the columns of `fit` in the same order, as scikit-learn requires.
 
         Returns
         -------

@@ -26,7 +26,7 @@ from labelsieve.errors import InputError, Problems
 from labelsieve.execute.embed_samples import embed_data
 from labelsieve.export import Exported, export
 from labelsieve.files import free_disk
-from labelsieve.progress import SILENT, Progress, in_notebook
+from labelsieve.progress import SILENT, Progress, format_share, in_notebook
 from labelsieve.report import run_html, write_report
 from labelsieve.runfolder import STAGED, RunFolder
 from labelsieve.types import LabelledData
@@ -64,7 +64,7 @@ class RunResult:
 
     def __str__(self) -> str:
         counts = ", ".join(f"{count:,} {verdict}" for verdict, count in self.summary["counts"].items())
-        noise = "unknown" if self.noise_ratio is None else f"{100 * self.noise_ratio:.1f} %"
+        noise = "unknown" if self.noise_ratio is None else format_share(self.noise_ratio)
         return f"{self.path}: {self.summary['samples']:,} samples ({counts}); noise {noise}"
 
     def to_frame(self) -> Any:

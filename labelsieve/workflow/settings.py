@@ -195,7 +195,7 @@ class SelectSettings(SourceSettings):
             ("protocol", self.protocol, ("auto", "paper")),
         ):
             check_known(problems, name, value, known)
-        check_device(problems, self.device)
+        check_device(problems, self.device, here=self.executor == "local")
         check_seed(problems, self.seed)
         known_executor = self.executor == "local" or is_ray(self.executor)
         problems.check(known_executor, f"unknown --executor {self.executor!r}; choose local, ray or ray://HEAD:PORT")
@@ -432,9 +432,14 @@ def check_known(problems: Problems, name: str, value: str, known: tuple[str, ...
     problems.check(value in known, f"unknown {option(name)} {value!r}; choose one of {', '.join(known)}")
 
 
-def check_device(problems: Problems, device: str) -> None:
-    """Add a problem if no device has this name; whether it exists is checked when it is used."""
-    problems.check(device.split(":")[0] in DEVICES, f"unknown --device {device!r}; choose one of {', '.join(DEVICES)}")
+def check_device(problems: Problems, device: str, *, here: bool = True) -> None:
+    """Add a problem if no device has this name, or if it is used on this machine (`here`), which does not have it."""
+    kind = device.split(":")[0]
+    problems.check(kind in DEVICES, f"unknown --device {device!r}; choose one of {', '.join(DEVICES)}")
+    if here and kind in DEVICES and device not in ("auto", "cpu"):
+        from labelsieve.engine.device import choose_device  # imports torch
+
+        problems.attempt(choose_device, device)
 
 
 def check_seed(problems: Problems, seed: int) -> None:

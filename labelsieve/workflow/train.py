@@ -17,7 +17,7 @@ from labelsieve.errors import InputError
 from labelsieve.execute.sklearn_trainer import Refit, TrainingSet
 from labelsieve.models.choose import CLASSIFIERS, TEXT, SampleInfo, SelectorRequest, choose_selector
 from labelsieve.models.stored_classifier import STORABLE, to_arrays
-from labelsieve.progress import Note, NoteKind
+from labelsieve.progress import Note, NoteKind, counted
 from labelsieve.types import SELECTED, IntArray, LabelledData, Selection
 from labelsieve.workflow import model_file
 from labelsieve.workflow.model_file import EmbeddedSamples, Model, SampleReader, network_for
@@ -258,13 +258,15 @@ def with_selection(plan: Plan, selection: Selection, method: Method) -> Plan:
 def describe_training_set(selection: Selection | None, data: LabelledData, plan: Plan) -> str:
     """Say which samples are trained on, and which classes are used although none of their samples was selected."""
     if selection is None or plan.candidates is None:
-        return f"{len(plan.train):,} samples"
+        return counted(len(plan.train), "sample")
     added = plan.train[selection.verdict[plan.train] != SELECTED]
-    samples = f"starting with {len(plan.train) - len(added):,} selected samples"  # candidates or all samples follow
+    samples = (
+        f"starting with {counted(len(plan.train) - len(added), 'selected sample')}"  # candidates or all samples follow
+    )
     if not len(added):
         return samples
     names = ", ".join(repr(str(data.classes[code])) for code in np.unique(data.y[added]))
-    return f"{samples} and all {len(added):,} samples of classes without any: {names}"
+    return f"{samples} and {counted(len(added), 'sample')} of classes without any: {names}"
 
 
 def check_augment(data: LabelledData, augment: str) -> None:

@@ -119,6 +119,15 @@ def test_what_a_table_lacks_or_is_not(cities: None, capsys: pytest.CaptureFixtur
     Path("new.csv").write_text("x\n0\n")
     assert run("predict run new.csv".split()) == 2
     assert "city, code" in capsys.readouterr().err
+    Path("predictions.csv").write_text("of an earlier run")
+    for source, said in (
+        ("nowhere.csv", "nowhere.csv does not exist"),
+        ("new.csv", "city, code"),
+        ("t.csv", "--force"),
+    ):
+        assert run(["predict", "run", source]) == 2
+        assert said in capsys.readouterr().err
+    assert Path("predictions.csv").read_text() == "of an earlier run"
     texts = LabelledData(np.array(["a"]), np.zeros(1, dtype=np.int64), ("n",), np.array(["0"]), "text", name="words")
     with pytest.raises(InputError, match="words holds texts, the model was trained on rows"):
         SampleReader("table", (2,)).store(texts, torch.device("cpu"))

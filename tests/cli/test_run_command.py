@@ -154,6 +154,9 @@ def test_train_needs_a_selection_only_where_the_method_does(here: Path, capsys: 
         ("run t.csv --out run --network resnet32", "resnet32 reads pictures"),
         ("run t.csv --out run --network nope", "--network 'nope'"),
         ("run t.csv --out run --device cuda", "cuda"),
+        ("run nowhere.csv --out run --device mps", "device 'mps'"),  # before the source is read
+        ("predict nowhere t.csv --device mps", "device 'mps'"),
+        ("run t.csv --out run --label-column labels", "did you mean 'label'?"),
         ("run t.csv --out run --model frest --epochs 0 --device tpu", "--model 'frest'"),
         ("run t.csv --out run --network nope --epochs 0", "--network 'nope'"),
         ("run t.csv --out run --size -1 --epochs 0", "got -1"),
@@ -283,7 +286,7 @@ def test_a_class_without_a_selected_sample_is_named(here: Path, capsys: pytest.C
     assert run("run t.csv --model logistic --iterations 1 --train-epochs 2 --out run".split()) == 0
     message = next(line for line in capsys.readouterr().err.splitlines() if line.startswith("training mlp"))
     selected = sum(row.verdict == "selected" for row in RunFolder("run").read_labels())
-    assert f"{selected + 3} samples (including all 3 of 'rare'" in message
+    assert f"{selected} selected samples and 3 samples of classes without any: 'rare'" in message
 
 
 def test_made_webvision_and_bench(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

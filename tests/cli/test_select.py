@@ -394,7 +394,7 @@ def test_groups_of_a_column_are_searched_together(tmp_path, monkeypatch, capsys)
     assert run("report run".split()) == 0
     assert "--group-column patient" in (tmp_path / "run" / "report.html").read_text()
     for words, message in (
-        ("t.csv --group-column nobody", "has no column 'nobody' (--group-column)"),
+        ("t.csv --group-column nobody", "has no column 'nobody' for --group-column"),
         ("t.csv --group-column patient --protocol paper", "--group-column: --protocol paper"),
         ("digits --group-column patient", "--group-column needs"),
     ):

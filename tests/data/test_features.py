@@ -179,6 +179,9 @@ def test_hugging_face_texts_beside_numbers(tmp_path: Path) -> None:
     rows = {"price": [1.5, 2.5] * 30, "title": texts(), "label": labels()}
     datasets.Dataset.from_dict(rows).save_to_disk(tmp_path / "saved")
     assert load_source(f"hf:{tmp_path / 'saved'}").x.encoding.texts == ["title"]
+    assert load_source(f"hf:{tmp_path / 'saved'}", ReadOptions(label_column="Label")).classes
+    with pytest.raises(InputError, match="did you mean 'label'"):
+        load_source(f"hf:{tmp_path / 'saved'}", ReadOptions(label_column="labels"))
     assert load_source(f"hf:{tmp_path / 'saved'}", ReadOptions(text_column="title")).kind == "text"
 
 

@@ -202,6 +202,17 @@ def test_names_that_are_not_utf8_are_samples_in_class_folders_only(tmp_path: Pat
     assert sorted(reason for _, reason in data.skipped) == sorted((FOLDER_NOT_UTF8, NOT_UTF8))
 
 
+def test_hidden_folders_with_pictures_are_noted(tmp_path: Path) -> None:
+    root = two_classes(tmp_path / "data")
+    for name in (".cache", ".git"):
+        (root / name / "below").mkdir(parents=True)
+        (root / name / "below" / "config").write_text("x")
+    picture(root / ".cache" / "below" / "c.png")
+    data = load_source(str(root))
+    assert data.classes == ("black", "white") and len(data) == 2
+    assert len([note for note in data.notes if "'.cache'" in note]) == 1 and not any(".git" in n for n in data.notes)
+
+
 def test_the_example_of_an_unreadable_file_is_a_picture_if_there_is_one(tmp_path: Path) -> None:
     root = two_classes(tmp_path / "data")
     (root / "LICENSE").write_text("free")

@@ -55,7 +55,9 @@ def test_first_level_folders_are_splits(tmp_path: Path) -> None:
 )
 def test_choice_of_splits(tmp_path: Path, options: ReadOptions, splits: set[str]) -> None:
     root = pictures(tmp_path, "train", "dev", "test")
-    assert {id.split("/")[0] for id in load_source(str(root), options).ids.tolist()} == splits
+    data = load_source(str(root), options)
+    assert {id.split("/")[0] for id in data.ids.tolist()} == splits
+    assert bool(data.notes) == (len(splits) < 3)  # nothing to say if all splits are read
 
 
 def test_folders_that_are_not_splits(tmp_path: Path) -> None:

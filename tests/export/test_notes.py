@@ -55,6 +55,18 @@ def test_apostrophes_are_counted_and_told(tmp_path, capsys):
     assert export(run, to=tmp_path / "c.parquet").apostrophes == 0  # its cells have types
 
 
+def test_an_export_is_read_back_without_apostrophes(tmp_path):
+    (tmp_path / "t.csv").write_text("id,=x,label\n" + "".join(f"@{i},=rate{i % 3},@{'ab'[i % 2]}\n" for i in range(12)))
+    data = load_source(str(tmp_path / "t.csv"))
+    done = export(runs.write_run(tmp_path / "run", data, data.y, str(tmp_path / "t.csv")), to=tmp_path / "c.csv")
+    assert "'=rate1" in done.path.read_text() and done.apostrophes == 37
+    again = load_source(str(done.path))
+    assert again.classes == data.classes == ("@a", "@b") and again.ids.tolist() == data.ids.tolist()
+    assert again.x.table.equals(data.x.table)
+    twice = export(runs.write_run(tmp_path / "run2", again, again.y, str(done.path)), to=tmp_path / "d.csv")
+    assert twice.path.read_bytes() == done.path.read_bytes()
+
+
 def test_one_apostrophe_is_one(tmp_path):
     run = a_run(tmp_path, ["fine"], header="@note")
     done = export(run, to=tmp_path / "c.csv")

@@ -111,9 +111,10 @@ def test_suggestions_are_not_applied_if_the_noise_is_unknown(run, tmp_path):
     options = {"apply": "suggested", "min_confidence": 0.5, "to": tmp_path / "c.csv"}
     planned = export(run, **options, dry_run=True)
     assert planned.changed > 0 and planned.expected_right is None and planned.least_right is None
-    with pytest.raises(InputError, match="labelsieve review"):
+    (tmp_path / "c.csv").write_text("an earlier export")
+    with pytest.raises(InputError, match="labelsieve review"):  # --force would not help
         export(run, **options)
-    assert not (tmp_path / "c.csv").exists()
+    assert (tmp_path / "c.csv").read_text() == "an earlier export"
     dropped = export(run, to=tmp_path / "d.csv", drop_suspects=0.5)
     assert dropped.dropped > 0 and dropped.expected_wrong is None
 
@@ -188,6 +189,10 @@ def test_the_command_prints_the_numbers_first(run, tmp_path, capsys):
     assert main([*words, "--dry-run", "--json"]) == 0
     planned = json.loads(capsys.readouterr().out)
     assert not planned["written"] and planned["suggested"] > 0 and not target.exists()
+    assert main([*words, "--dry-run"]) == 0
+    planned_lines = capsys.readouterr().out.splitlines()
     assert main(words) == 0
     first, second = capsys.readouterr().out.splitlines()
     assert str(planned["changed"]) in first and second.startswith(str(target))
+    numbers = second.partition(";")[0]
+    assert planned_lines[0] == first and planned_lines[1].endswith(numbers) and " dropped" in numbers

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 
@@ -163,6 +164,24 @@ def test_without_a_network_nothing_is_fetched(monkeypatch, tmp_path):
     with pytest.raises(InputError, match="check the network") as problem:
         fetch_model("someone/missing-model", tmp_path / "model")
     assert "\n" not in str(problem.value)
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [
+        "text", {"a": ["text"]}, pd.DataFrame({"a": ["text"]}), np.array([["text"]]), np.zeros((2, 3)), [1, 2],
+        ["text", None], np.zeros((2, 5, 5, 3)), None,
+    ],
+    ids=str,
+)  # fmt: skip
+def test_other_samples_than_texts_and_pictures_are_refused(samples):
+    with pytest.raises(InputError, match="list of texts"):
+        labelsieve.embed(samples, lambda found: [[len(found)]] * len(found))
+
+
+def test_texts_in_any_sequence_are_embedded():
+    for texts in (["a", "abc"], np.array(["a", "abc"]), pd.Series(["a", "abc"]), iter(["a", "abc"])):
+        assert labelsieve.embed(texts, lambda found: [[len(text)] for text in found]).tolist() == [[1], [3]]
 
 
 def test_a_function_is_an_encoder():

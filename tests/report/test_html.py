@@ -49,6 +49,8 @@ def test_numbers_are_formatted_for_readers():
     assert percent(0.004) == "0.4\u202f%"
     assert percent(0.999) == "99.9\u202f%"
     assert percent(1.0) == "100\u202f%"
+    assert percent(0.0004) == "< 0.1\u202f%" and percent(0.9996) == "> 99.9\u202f%"
+    assert percent(0.999, 0) == "> 99\u202f%"
     assert percent(0.0) == "0\u202f%"
     assert percent(None) == percent(float("nan")) == "unknown"
     assert count(1234567) == "1,234,567"

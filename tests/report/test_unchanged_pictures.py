@@ -92,6 +92,7 @@ def test_new_pictures_are_reported_without_an_error(runs, tmp_path):
     a_picture(tmp_path / "shapes" / "star" / "new.png")
     message = "1 new picture ('star/new.png')"
     assert message in found(run).explanation and found(run).status is GROWN
+    assert message in export(run, to=tmp_path / "c.csv", dry_run=True).note
     done = export(run, to=tmp_path / "c.csv")
     assert done.rows == 8 and message in done.note
     assert message in export(run, to=tmp_path / "out").note

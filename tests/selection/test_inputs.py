@@ -235,6 +235,10 @@ def test_columns_of_numbers_however_they_are_kept():
     pandas = pytest.importorskip("pandas")
     given = frame(e=pandas.array([1, 2] * 75, dtype="Int64"), f=[True, False] * 75, g=pandas.Categorical([1, 2] * 75))
     assert NCV(random_state=0).fit(given, load_iris().target).selected_.mean() > 0.85
+    found = read_frame(frame(e=pandas.cut(load_iris().data[:, 2], 4), f=pandas.period_range("2020", periods=150)))
+    levels = {column.name: column.levels for column in found.encoding.columns}
+    assert len(levels["e"]) == 4 and all(level.startswith("(") for level in levels["e"])  # (1.0, 2.5]
+    assert {column.name: column.form for column in found.encoding.columns}["f"] == "date"
     twice = frame().set_axis(list("abca"), axis=1)
     with pytest.raises(InputError, match="several columns are called 'a'"):
         NCV().fit(twice, load_iris().target)

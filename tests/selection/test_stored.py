@@ -159,6 +159,9 @@ def test_folds_with_different_scales_of_confidence_are_brought_to_one_scale() ->
     np.testing.assert_allclose(one_per_fold.suspicion, find_wrong_labels(given, probs).suspicion, atol=1e-6)
     with pytest.raises(InputError, match="folds"):
         find_wrong_labels(given, probs, folds=folds[:-1])
+    for missing in (None, float("nan")):
+        with pytest.raises(InputError, match="folds: row 0 has no fold"):
+            find_wrong_labels(given, probs, folds=[missing, *folds[1:].tolist()])
 
 
 def test_rows_that_sum_to_almost_one_are_renormalised_with_a_warning() -> None:
@@ -174,7 +177,7 @@ def test_rows_that_sum_to_almost_one_are_renormalised_with_a_warning() -> None:
 @pytest.mark.parametrize(
     ("labels", "probs", "said"),
     [
-        ([0, 1], [[0.5, 0.5]], "2 labels but pred_probs has 1 rows"),
+        ([0, 1], [[0.5, 0.5]], "2 labels but pred_probs has 1 row"),
         ([0, 3, 1], [[0.5, 0.5]] * 3, "3 in row 1 is outside 0..1"),
         ([0, 0], [[0.5, 0.5]] * 2, "only one class"),
         ([], np.empty((0, 2)), "only one class"),
@@ -208,7 +211,7 @@ def test_probabilities_are_checked_before_they_are_used(change, said: str, class
 @pytest.mark.parametrize("folds", [None, np.arange(4000) % 4])
 def test_one_warning_about_renormalised_rows_names_the_line_of_the_user(classes: int, folds) -> None:
     _, given, probs = predictions("symmetric", 0.2, c=classes)
-    with pytest.warns(UserWarning, match="4000 rows") as found:
+    with pytest.warns(UserWarning, match="4,000 rows") as found:
         find_wrong_labels(given, 0.985 * probs, folds=folds)
     assert [each.filename for each in found] == [__file__]
 
