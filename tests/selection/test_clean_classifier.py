@@ -135,10 +135,10 @@ def test_a_notebook_shows_the_cells_of_a_data_frame() -> None:
 
 def test_pictures_are_shown_as_thumbnails(capsys: pytest.CaptureFixture[str]) -> None:
     x, y = load_digits(return_X_y=True)
-    pictures = np.kron(x[:200].reshape(-1, 8, 8), np.ones((2, 2))).astype(np.uint8)[..., None] * 15
+    pictures = np.kron(x[:300].reshape(-1, 8, 8), np.ones((2, 2))).astype(np.uint8)[..., None] * 15
     given = y[:200].copy()
     given[:10] = (given[:10] + 1) % 10
-    incv = INCV(random_state=0, n_iterations=1, device="cpu", verbose=True).fit(pictures, given)
+    incv = INCV(random_state=0, n_iterations=1, device="cpu", verbose=True).fit(pictures[:200], given)
     assert "data:image/png;base64" in incv._repr_html_()
     assert "samples" in capsys.readouterr().err  # the progress
-    assert (incv.predict(pictures[:10]) == y[:10]).mean() > 0.5
+    assert (incv.predict(pictures[200:]) == y[200:300]).mean() > 0.8
