@@ -38,11 +38,11 @@ def logistic(landmarks: int):
 
 
 def projected(pictures, components: int):
-    """Return the rows that `edge_features` makes of many pictures."""
+    """Return the rows that `EdgeFeatures` makes of many pictures."""
     full, count = edges.FULL_ROWS, edges.COMPONENTS
     edges.FULL_ROWS, edges.COMPONENTS = min(full, len(pictures) - 1), components
     try:
-        return edges.edge_features(pictures)
+        return edges.EdgeFeatures.learn(pictures).rows(pictures)
     finally:
         edges.FULL_ROWS, edges.COMPONENTS = full, count
 

@@ -27,7 +27,7 @@ from table_classifiers import OTHERS, REAL, Case, bundled, real
 
 from labelsieve import INCV, noise, theory
 from labelsieve.execute import sklearn_trainer
-from labelsieve.execute.sklearn_trainer import Refit, TrainingSet, forest_weights, trusted_rows
+from labelsieve.execute.sklearn_trainer import Refit, TrainingSet, suspicion_weights, trusted_rows
 from labelsieve.experiments.render import markdown
 
 HERE = Path(__file__).parent
@@ -106,7 +106,7 @@ def measure(case: Case, classifier: str, pattern: str, ratio: float, seed: int) 
         with patch.object(sklearn_trainer, "MOST_SUSPICION", limit):
             kept[f"at most {limit}"] = TrainingSet(trusted_rows(model.suspicion_, labels))
     if classifier == "forest":
-        kept["weights"] = TrainingSet(np.arange(len(labels)), forest_weights(model.suspicion_))
+        kept["weights"] = TrainingSet(np.arange(len(labels)), suspicion_weights(model.suspicion_))
     found = {}
     for choice, samples in kept.items():
         fitted = Refit.train(estimator, x, labels, samples, seed)

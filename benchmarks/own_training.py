@@ -278,7 +278,7 @@ def text_settings(path: Path, seed: int) -> Iterator[Setting]:
 def cifar_settings(args: argparse.Namespace) -> Iterator[Setting]:
     from noise_estimate import given_labels
 
-    from labelsieve.data.edges import edge_features
+    from labelsieve.data.edges import EdgeFeatures
     from labelsieve.engine.device import choose_device
     from labelsieve.execute.network_trainer import EngineTrainer, FastTrainer
     from labelsieve.execute.sklearn_trainer import SklearnTrainer
@@ -297,7 +297,11 @@ def cifar_settings(args: argparse.Namespace) -> Iterator[Setting]:
             widths = args.widths or WIDTHS
             made.append(FastTrainer(pictures, classes=10, device=args.device, epochs=args.epochs or 10, widths=widths))
         elif not made and args.model == "edges":
-            made.append(SklearnTrainer(edge_features(pictures), named_classifier("edges", len(true)), 10, None))
+            made.append(
+                SklearnTrainer(
+                    EdgeFeatures.learn(pictures).rows(pictures), named_classifier("edges", len(true)), 10, None
+                )
+            )
         elif not made:
             factory = create_network(args.model, (3, 32, 32), 10)
             made.append(EngineTrainer(pictures, factory, classes=10, device=args.device, epochs=args.epochs or 50))

@@ -7,6 +7,8 @@ number of columns is the same for pictures of any size. Pictures are read in chu
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,32 +25,46 @@ AT_ONCE = 256  # pictures in memory as numbers
 FULL_ROWS, COMPONENTS = 5_000, 128
 
 
-def edge_features(pictures: NDArray[np.uint8] | PictureSequence) -> NDArray[np.float32]:
-    """Return the features of pictures [n, height, width, channels] as [n, columns]."""
-    if len(pictures) <= FULL_ROWS:
-        return np.concatenate([_chunk(pictures, start) for start in range(0, len(pictures), AT_ONCE)])
-    mean, components = _principal_components(pictures)
-    rows = np.empty((len(pictures), components.shape[1]), dtype=np.float32)
-    for start in range(0, len(pictures), AT_ONCE):
-        rows[start : start + AT_ONCE] = (_chunk(pictures, start) - mean) @ components
-    return rows
+Pictures = NDArray[np.uint8] | PictureSequence  # [n, height, width, channels]
 
 
-def _chunk(pictures: NDArray[np.uint8] | PictureSequence, start: int) -> NDArray[np.float32]:
-    return _features(np.asarray(pictures[start : start + AT_ONCE]))
+@dataclass(frozen=True)
+class EdgeFeatures:
+    """How pictures become rows: learned from the training pictures, used for new ones."""
+
+    mean: NDArray[np.float32] | None = None  # of the columns, if the rows are projected
+    components: NDArray[np.float32] | None = None  # [columns, components]
+
+    @classmethod
+    def learn(cls, pictures: Pictures) -> EdgeFeatures:
+        """Learn mean and principal components from `FULL_ROWS` pictures, evenly spread, if there are more of them."""
+        if len(pictures) <= FULL_ROWS:
+            return cls()
+        from sklearn.decomposition import PCA
+
+        chosen = evenly_spaced(len(pictures), FULL_ROWS)
+        blocks = [_features(np.asarray(pictures[chosen[at : at + AT_ONCE]])) for at in range(0, len(chosen), AT_ONCE)]
+        pca = PCA(COMPONENTS, svd_solver="randomized", random_state=0).fit(np.concatenate(blocks))
+        scale = np.sqrt(pca.explained_variance_.mean())  # rows with a variance of 1 suit the default width of kernels
+        return cls(pca.mean_.astype(np.float32), (pca.components_.T / scale).astype(np.float32))
+
+    def rows(self, pictures: Pictures) -> NDArray[np.float32]:
+        """Return the features of pictures as [n, columns]."""
+        starts = range(0, len(pictures), AT_ONCE)
+        return np.concatenate([self._chunk(np.asarray(pictures[at : at + AT_ONCE])) for at in starts])
+
+    def _chunk(self, pictures: NDArray[np.uint8]) -> NDArray[np.float32]:
+        rows = _features(pictures)
+        if self.mean is None or self.components is None:
+            return rows
+        return np.asarray((rows - self.mean) @ self.components)
 
 
-def _principal_components(
-    pictures: NDArray[np.uint8] | PictureSequence,
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return mean and principal components of the features, learned from `FULL_ROWS` pictures, evenly spread."""
-    from sklearn.decomposition import PCA
-
-    chosen = evenly_spaced(len(pictures), FULL_ROWS)
-    blocks = [_features(np.asarray(pictures[chosen[at : at + AT_ONCE]])) for at in range(0, len(chosen), AT_ONCE)]
-    pca = PCA(COMPONENTS, svd_solver="randomized", random_state=0).fit(np.concatenate(blocks))
-    scale = np.sqrt(pca.explained_variance_.mean())  # rows with a variance of 1 suit the default width of kernels
-    return pca.mean_.astype(np.float32), (pca.components_.T / scale).astype(np.float32)
+def count_columns(channels: int, height: int, width: int) -> int:
+    """Return the number of features of a picture, before they are projected."""
+    cells = [(min(grid, height), min(grid, width)) for grid in GRIDS]
+    blocks = sum(4 * (down - 1) * (right - 1) if min(down, right) > 1 else down * right for down, right in cells)
+    return DIRECTIONS * blocks + min(COLOUR_GRID, height) * min(COLOUR_GRID, width) * channels
 
 
 def _features(pictures: NDArray[np.uint8]) -> NDArray[np.float32]:

@@ -52,7 +52,8 @@ def build_trainer(choice: ModelChoice, data: LabelledData, options: TrainerOptio
     if choice.kind is ModelKind.CLASSIFIER:
         from labelsieve.execute.sklearn_trainer import SklearnTrainer
 
-        return SklearnTrainer(choice.rows(data), choice.classifier, len(data.classes), options.executor)
+        rows = choice.rows(data, choice.learn_edges(data))
+        return SklearnTrainer(rows, choice.classifier, len(data.classes), options.executor)
     trainer = _network_trainer(choice, data, options)
     if data.kind == "pictures" and options.protocol == "auto":
         harmful = trainer.disable_harmful_mirroring(data.x, data.y)

@@ -265,6 +265,8 @@ class SklearnTrainer(Trainer):
 # (benchmarks/text-speed.md).
 MOST_SUSPICION = 0.5
 LEAST_WEIGHT = 0.1  # of a sample in a forest: no class is lost (benchmarks/final-classifier.md)
+# In a support vector machine. With 0.1 it loses more by right labels that look wrong: benchmarks/final-pictures.md.
+LEAST_KERNEL_WEIGHT = 0.5
 
 
 def trusted_rows(suspicion: FloatArray, labels: IntArray) -> IntArray:
@@ -274,10 +276,10 @@ def trusted_rows(suspicion: FloatArray, labels: IntArray) -> IntArray:
     return np.flatnonzero(trusted | np.isin(labels, lost))
 
 
-def forest_weights(suspicion: FloatArray) -> FloatArray:
-    """Return the weights of samples in a random forest."""
+def suspicion_weights(suspicion: FloatArray, least: float = LEAST_WEIGHT) -> FloatArray:
+    """Return the weights of samples in a classifier that learns from all of them."""
     right = 1 - np.nan_to_num(suspicion, nan=0.0)
-    return np.maximum(np.sqrt(np.maximum(right, 0.0)), LEAST_WEIGHT)
+    return np.maximum(np.sqrt(np.maximum(right, 0.0)), least)
 
 
 @dataclass(frozen=True)
@@ -289,19 +291,24 @@ class TrainingSet:
 
     @classmethod
     def choose(cls, estimator: Any, labels: IntArray, selection: Selection) -> TrainingSet:
-        """The trusted samples, or for random forests all samples with a weight of the square root of 1 - suspicion.
+        """The trusted samples, or all samples with a weight of the square root of 1 - suspicion.
 
-        A forest averages over many labels, so it loses more by missing right labels than by wrong ones. With protocol
-        "paper" suspicion is not a probability: the selected samples are trusted.
+        Random forests (benchmarks/final-classifier.md) and support vector machines, which are those on edges
+        (benchmarks/final-pictures.md), have weights: they average over many labels, so they lose more by missing right
+        labels than by wrong ones. A machine in a pipeline, as for tables, was not measured. With protocol "paper"
+        suspicion is not a probability: the selected samples are trusted.
         """
         from sklearn.ensemble import RandomForestClassifier
+        from sklearn.svm import SVC
         from sklearn.utils.validation import has_fit_parameter
 
         if selection.noise is None:
             return cls(trusted_rows(np.where(selection.selected, 0.0, 1.0), labels))
-        if not isinstance(estimator, RandomForestClassifier) or not has_fit_parameter(estimator, "sample_weight"):
+        least = {RandomForestClassifier: LEAST_WEIGHT, SVC: LEAST_KERNEL_WEIGHT}
+        kind = next((kind for kind in least if isinstance(estimator, kind)), None)
+        if kind is None or not has_fit_parameter(estimator, "sample_weight"):
             return cls(trusted_rows(selection.suspicion, labels))
-        return cls(np.arange(len(labels)), forest_weights(selection.suspicion))
+        return cls(np.arange(len(labels)), suspicion_weights(selection.suspicion, least[kind]))
 
     def __str__(self) -> str:
         return counted(len(self.rows), "sample") + (

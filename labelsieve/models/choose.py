@@ -19,6 +19,7 @@ import numpy as np
 
 from labelsieve.checks import import_object
 from labelsieve.data.columns import TableX
+from labelsieve.data.edges import EdgeFeatures
 from labelsieve.data.embedding_cache import EmbeddedX
 from labelsieve.errors import InputError
 from labelsieve.types import LabelledData
@@ -153,16 +154,16 @@ class ModelChoice:
         """Return the number of epochs of each training."""
         return wanted or (FAST_EPOCHS if self.kind is ModelKind.FAST else PAPER_EPOCHS)
 
-    def rows(self, data: LabelledData) -> Any:
-        """Return what the classifier reads: oriented gradients or pixels of pictures, other samples unchanged."""
+    def learn_edges(self, data: LabelledData) -> EdgeFeatures | None:
+        """Learn the features of the training samples of `edges`; None for other models."""
+        return EdgeFeatures.learn(data.x) if self.name == EDGES else None
+
+    def rows(self, data: LabelledData, edges: EdgeFeatures | None) -> Any:
+        """Return what the classifier reads: `edges` or pixels of pictures, other samples unchanged."""
         x = data.x
         if data.kind != "pictures":
             return np.asarray(x) if isinstance(x, TableX) else x
-        if self.name == EDGES:
-            from labelsieve.data.edges import edge_features
-
-            return edge_features(x)
-        return np.asarray(x, dtype=np.float32).reshape(len(x), -1) / 255
+        return edges.rows(x) if edges is not None else np.asarray(x, dtype=np.float32).reshape(len(x), -1) / 255
 
 
 @dataclass(frozen=True)
@@ -368,17 +369,24 @@ def own_network_needed(samples: SampleInfo, option: str) -> str:
     )
 
 
-def _automatic_selector(samples: SampleInfo, request: SelectorRequest) -> str:
+def best_classifier(samples: SampleInfo) -> str:
+    """Name a classifier for texts, rows or pictures."""
     if samples.kind == "text":
         return TEXT
+    if samples.kind == "pictures":
+        return EDGES
     if samples.embedded or samples.sparse or samples.numbers is not None:  # benchmarks/table-reading.md
         return "logistic"
-    if samples.kind == "table":
-        if (samples.columns or samples.shape[0]) <= WIDE_TABLE_COLUMNS:
-            return "forest"
-        return "svm" if samples.count <= KERNEL_SAMPLES else "trees"
+    if (samples.columns or samples.shape[0]) <= WIDE_TABLE_COLUMNS:
+        return "forest"
+    return "svm" if samples.count <= KERNEL_SAMPLES else "trees"
+
+
+def _automatic_selector(samples: SampleInfo, request: SelectorRequest) -> str:
     if samples.kind == "arrays":
         raise InputError(own_network_needed(samples, request.option))
+    if samples.kind != "pictures":
+        return best_classifier(samples)
     auto = request.protocol == "auto"
     if auto and samples.in_memory and samples.many_small_pictures and request.device_type == "cuda":
         return FAST
@@ -386,7 +394,7 @@ def _automatic_selector(samples: SampleInfo, request: SelectorRequest) -> str:
     any_model = auto and request.loss == "ce" and request.epochs is None
     few = samples.count <= KERNEL_SAMPLES and min(samples.shape[1:]) >= EDGES_MIN_SIDE
     if any_model and few and request.device_type == "cpu":
-        return EDGES
+        return best_classifier(samples)
     return best_network(samples.shape, request.device_type)
 
 

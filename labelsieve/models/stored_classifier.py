@@ -1,8 +1,8 @@
 """Fitted classifiers as plain arrays, which a model file can store without code, and predictions from these arrays.
 
-linear   softmax of x W + b                               tfidf, logistic
+linear   softmax of x W + b                               tfidf, logistic, edges of many pictures
 forest   mean over the leaves that a sample reaches       forest, trees
-kernel   a support vector machine with Gaussian kernel    svm
+kernel   a support vector machine with Gaussian kernel    svm, edges
 """
 
 from __future__ import annotations
@@ -13,60 +13,102 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from labelsieve.data.edges import AT_ONCE, EdgeFeatures, count_columns
 from labelsieve.data.text import weighted_words
-from labelsieve.models.choose import TEXT
-from labelsieve.types import FloatArray
+from labelsieve.models.choose import EDGES, TEXT
+from labelsieve.types import FloatArray, Kind
 
 Arrays = dict[str, NDArray[Any]]
-STORABLE = (TEXT, "logistic", "forest", "trees", "svm")
+STORABLE: dict[Kind, tuple[str, ...]] = {
+    "text": (TEXT,),
+    "table": ("logistic", "forest", "trees", "svm"),
+    "pictures": (EDGES,),
+}
 ROWS_PER_BLOCK = 2048  # bounds the memory of predictions
 
 
-def to_arrays(name: str, model: Any) -> Arrays:
-    """Return the arrays of a fitted classifier of `named_classifier`."""
+def to_arrays(model: Any, edges: EdgeFeatures | None = None) -> Arrays:
+    """Return the arrays of a fitted classifier of `named_classifier`, and of the features of pictures that it reads."""
     from sklearn.compose import ColumnTransformer
+    from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.kernel_approximation import Nystroem
     from sklearn.pipeline import Pipeline
+    from sklearn.svm import SVC
 
     *preparation, classifier = [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
     arrays: Arrays = {"known": np.asarray(classifier.classes_, dtype=np.int64)}
+    if edges is not None and edges.mean is not None and edges.components is not None:
+        arrays |= {"edge_mean": edges.mean, "edge_components": edges.components}
     for step in preparation:
-        if name == TEXT:
+        if isinstance(step, TfidfVectorizer):
             words = "\n".join(step.get_feature_names_out()).encode()
             arrays |= {"words": np.frombuffer(words, np.uint8).copy(), "idf": step.idf_.astype(np.float32)}
+            continue
+        if isinstance(step, Nystroem):
+            arrays |= {"landmarks": step.components_, "normalization": step.normalization_}
             continue
         rest = 0
         if isinstance(step, ColumnTransformer):  # features of texts follow the numbers, and are not scaled
             rest, step = len(step.transformers_[-1][2]), step.named_transformers_["numbers"]
         arrays["mean"] = np.append(step.mean_, np.zeros(rest))
         arrays["scale"] = np.append(step.scale_, np.ones(rest))
-    if name in ("forest", "trees"):
+    if isinstance(classifier, RandomForestClassifier | ExtraTreesClassifier):
         return arrays | _forest_arrays(classifier)
-    if name == "svm":
+    if isinstance(classifier, SVC):
+        support = classifier.support_vectors_
+        single = support.astype(np.float32)  # the features of pictures have this precision
         return arrays | {
-            "support": classifier.support_vectors_, "dual": classifier.dual_coef_, "bias": classifier.intercept_,
+            "support": single if np.array_equal(single, support) else support,
+            "dual": classifier.dual_coef_, "bias": classifier.intercept_,
             "counts": classifier.n_support_.astype(np.int64), "gamma": np.array([classifier._gamma]),
         }  # fmt: skip
     return arrays | {"weights": classifier.coef_.astype(np.float32), "bias": classifier.intercept_}
 
 
 def predict_arrays(arrays: Arrays, x: Any, classes: int) -> FloatArray:
-    """Return the probability of each class for each sample, [n, classes]; texts or rows of numbers."""
+    """Return the probability of each class for each sample, [n, classes]; texts, rows of numbers or pictures."""
     found = np.zeros((len(x), classes))
     form = _forest if "roots" in arrays else _kernel if "support" in arrays else _linear
-    for start in range(0, len(x), ROWS_PER_BLOCK):
-        rows = x[start : start + ROWS_PER_BLOCK]
-        if "words" in arrays:
-            rows = weighted_words(rows, arrays["words"].tobytes().decode().split("\n"), arrays["idf"])
-        elif "mean" in arrays:
-            rows = (rows - arrays["mean"]) / arrays["scale"]
-        found[start : start + ROWS_PER_BLOCK, arrays["known"]] = form(arrays, rows)
+    block = AT_ONCE if x.ndim == 4 else ROWS_PER_BLOCK
+    for start in range(0, len(x), block):
+        found[start : start + block, arrays["known"]] = form(arrays, _rows(arrays, x[start : start + block]))
     return found
 
 
-def check_arrays(arrays: Arrays, columns: int, classes: int) -> None:
-    """Raise ValueError unless the arrays are those of a classifier for rows of `columns` numbers (0: texts)."""
+def _rows(arrays: Arrays, samples: Any) -> Any:
+    """Return what the last step of the classifier reads."""
+    if "words" in arrays:
+        return weighted_words(samples, arrays["words"].tobytes().decode().split("\n"), arrays["idf"])
+    if samples.ndim == 4:
+        rows = EdgeFeatures(arrays.get("edge_mean"), arrays.get("edge_components")).rows(samples)
+        return _similarities(arrays, rows) if "landmarks" in arrays else rows
+    return (samples - arrays["mean"]) / arrays["scale"] if "mean" in arrays else samples
+
+
+def _similarities(arrays: Arrays, rows: Any) -> Any:
+    """Return the columns of an approximate kernel."""
+    from sklearn.metrics.pairwise import rbf_kernel
+
+    return rbf_kernel(rows, arrays["landmarks"]) @ arrays["normalization"].T
+
+
+def check_arrays(arrays: Arrays, shape: tuple[int, ...], classes: int) -> None:
+    """Raise ValueError unless the arrays are those of a classifier for samples of this shape; it is unused for texts.
+
+    Pictures have the channels first, rows of numbers have one axis.
+    """
     known = arrays["known"]
     right = len(np.unique(known)) == len(known) >= 2 and known.min() >= 0 and known.max() < classes
+    columns = count_columns(*shape) if len(shape) == 3 else shape[0]
+    if "edge_mean" in arrays:
+        projection = arrays["edge_components"]
+        right &= arrays["edge_mean"].shape == (columns,) and projection.ndim == 2 and len(projection) == columns
+        columns = projection.shape[-1]
+    if "landmarks" in arrays:
+        count = len(arrays["landmarks"])
+        right &= arrays["landmarks"].shape == (count, columns) and arrays["normalization"].shape == (count, count)
+        columns = count
     if "words" in arrays:
         columns = len(arrays["words"].tobytes().decode().split("\n"))
         right &= arrays["idf"].shape == (columns,)
@@ -145,6 +187,7 @@ def _kernel(arrays: Arrays, rows: Any) -> FloatArray:
     """Votes of all pairs of classes; ties are broken by the distance to the borders, as scikit-learn does."""
     from sklearn.metrics.pairwise import rbf_kernel
 
+    rows = np.asarray(rows, dtype=np.float64)  # in single precision, votes for similar classes can differ
     kernel = rbf_kernel(rows, arrays["support"], gamma=float(arrays["gamma"][0]))
     dual, bias, classes = arrays["dual"], arrays["bias"], len(arrays["known"])
     if classes == 2:

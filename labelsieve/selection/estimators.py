@@ -132,8 +132,8 @@ class Selector(MostLikelyClass, BaseEstimator):  # type: ignore[misc]
         """Return the probability of each class for new samples, in the order of `classes_`.
 
         The classifier of the selection is trained once more, on the samples whose labels are more likely right than
-        wrong; a random forest on all samples, suspicious ones with less weight. If a network selected the samples,
-        `InputError` is raised: use `RobustClassifier` instead.
+        wrong; a random forest and an `SVC` (such as "edges") on all samples, suspicious ones with less weight. If a
+        network selected the samples, `InputError` is raised: use `RobustClassifier` instead.
 
         Parameters
         ----------
@@ -152,7 +152,7 @@ class Selector(MostLikelyClass, BaseEstimator):  # type: ignore[misc]
             X = embed(X, self.embed, device=self.device)
         X = check_samples(self, X, model=self.estimator, encoding=self._encoding, fitting=False)
         refit: Refit = self._refit
-        return refit.predict_proba(self._choice.rows(unlabelled(X)), len(self.classes_))
+        return refit.predict_proba(self._choice.rows(unlabelled(X), self._edges), len(self.classes_))
 
     def to_frame(self) -> Any:
         """Return one row per sample: label, predicted, probability, loss, verdict, iteration, suspicion, suggested.
@@ -327,7 +327,7 @@ class NCV(Selector):
 class CleanClassifier(ClassifierMixin, INCV):  # type: ignore[misc]
     """A classifier for data with wrong labels: select with INCV, train on the labels that are probably right, predict.
 
-    A random forest is trained on all labels, suspicious ones with less weight.
+    A random forest or an `SVC` is trained on all labels, suspicious ones with less weight.
 
     Parameters and attributes are those of `INCV`. `estimator` is any scikit-learn classifier, the name of a classifier
     such as "forest" or "tfidf", or None, which chooses one that suits the samples. Networks are not supported: use
@@ -394,7 +394,8 @@ def select_and_store(selector: Selector, X: Any, y: Any, settings: INCVSettings,
     selector._choice, selector._refit, selector._encoding = choice, None, encoding_of(X)
     if choice.kind is ModelKind.CLASSIFIER:
         samples_used = TrainingSet.choose(choice.classifier, codes, selection)
-        selector._refit = Refit.train(choice.classifier, choice.rows(data), codes, samples_used, seed)
+        selector._edges = choice.learn_edges(data)
+        selector._refit = Refit.train(choice.classifier, choice.rows(data, selector._edges), codes, samples_used, seed)
     suspects = np.flatnonzero(selection.is_suspect(codes))
     ranked = suspects[np.argsort(-selection.suspicion[suspects], kind="stable")][:SHOWN_SUSPECTS]
     samples_shown = _samples_of(original if embedded or is_frame(original) else X, ranked)

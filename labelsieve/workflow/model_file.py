@@ -112,6 +112,13 @@ class SampleReader:
         if self.kind == "table" and (found := np.shape(data.x)[1:]) != self.shape:
             shapes = f"{list(found)}, the model was trained on shape {list(self.shape)}"
             raise InputError(f"{data.name} has samples of shape {shapes}")
+        size = picture_shape(data.x) if self.kind == "pictures" else None
+        if size is not None and size != (*self.shape[1:], self.shape[0]):
+            channels, height, width = self.shape
+            raise InputError(
+                f"{data.name} has pictures of {size[0]} x {size[1]} pixels and {size[2]} channels, the model was "
+                f"trained on {height} x {width} pixels and {channels} channels"
+            )
 
     def store(self, data: LabelledData, device: torch.device, *, augment: str = "none") -> Store:
         """Return the samples as the engine reads them; `augment` is "mirror", "shift" or "none"."""
@@ -133,15 +140,8 @@ class SampleReader:
         from labelsieve.engine import stage_pictures
         from labelsieve.engine.picture_stores import picture_store
 
-        found = picture_shape(data.x)
-        if found is None:
+        if picture_shape(data.x) is None:
             return picture_store(data.x, device, crop=self.shape[1], augment=augment)
-        channels, height, width = self.shape
-        if found != (height, width, channels):
-            raise InputError(
-                f"{data.name} has pictures of {found[0]} x {found[1]} pixels and {found[2]} channels, the model was "
-                f"trained on {height} x {width} pixels and {channels} channels"
-            )
         statistics = self.arrays["mean"], self.arrays["std"]
         if isinstance(data.x, PictureSequence):
             return picture_store(data.x, device, augment=augment, statistics=statistics)
@@ -163,7 +163,8 @@ class Model:
         """Return the probability of each class for each sample, [n, classes]."""
         if not self.states:
             self.reader.check_samples(data)
-            return predict_arrays(self.reader.arrays, np.asarray(data.x), len(self.classes))
+            x = data.x if self.reader.kind == "pictures" else np.asarray(data.x)
+            return predict_arrays(self.reader.arrays, x, len(self.classes))
         from labelsieve.engine.device import choose_device
         from labelsieve.engine.evaluate import mean_probabilities
 
@@ -273,7 +274,7 @@ def load(path: Path, *, network: str | None = None) -> Model:
         embedded = EmbeddedSamples(**about["embedded"]) if about.get("embedded") else None
         reader = SampleReader(about["kind"], tuple(about["shape"]), arrays, encoding, embedded)
         if not states:
-            check_arrays(arrays, reader.shape[0], len(about["classes"]))
+            check_arrays(arrays, reader.shape, len(about["classes"]))
         return Model(
             about["model"], tuple(about["classes"]), reader, states, about["method"], about.get("augment", "none")
         )

@@ -22,7 +22,7 @@ import torch
 
 from labelsieve.data.embedding_cache import EmbeddedX, encode_batches
 from labelsieve.data.pictures import EncodedPictures, PictureFiles
-from labelsieve.data.read_pictures import DEVICE_SHARE, place_pictures
+from labelsieve.data.read_pictures import DEVICE_SHARE, Placement, place_pictures
 from labelsieve.data.resources import peak_memory, usable_cores
 from labelsieve.data.stage import StagedPictures
 from labelsieve.data.text import TextFeatures
@@ -182,12 +182,14 @@ def _plan_classifier(data: LabelledData, choice: ModelChoice, n: int, trial: Cla
         other = ModelChoice(name, ModelKind.CLASSIFIER, build_classifier=partial(named_classifier, name, n))
         trial = ClassifierTrial.of(data, other)
     sample_bytes = float(np.asarray(data.x[:100]).nbytes / min(100, len(data)))
+    place = _picture_placement(data, n, torch.device("cpu"))
+    staged = round(n * sample_bytes) if place == Placement.STAGED else 0
     measured = Measured(0.0, 0.0, None, sample_bytes, 0, 0, HOST_BYTES + data.ids.dtype.itemsize, trial.samples)
     return {
-        "source": data.name, "model": name, "shape": list(np.shape(data.x)[1:]), "pictures": None,
+        "source": data.name, "model": name, "shape": list(np.shape(data.x)[1:]), "pictures": place,
         "device": f"cpu, {usable_cores()} cores", "measured": asdict(measured), "measured_selecting": None,
         "seconds": {"training": trial.seconds(n)}, "seconds_without_cache": None, "device_bytes": 0,
-        "data": "in memory", "disk_bytes": {"staged pictures": 0, "checkpoints": 0},
+        "data": "in memory", "disk_bytes": {"staged pictures": staged, "checkpoints": 0},
         "wanted": asdict(Workload(n, 0, 1, 1, 1)),
     }  # fmt: skip
 

@@ -259,8 +259,9 @@ def plan_source(
         check_augment(features, settings.augment)
         if settings.predictions is not None:
             read_stored_predictions(settings.predictions, data, progress)
-        settings = settings.for_samples(features, folder.record(), paper=settings.protocol == "paper")
-        check_method(features, settings, choose_device(settings.device), paper=settings.protocol == "paper")
+        paper = settings.protocol == "paper"
+        settings = settings.for_samples(features, folder.record(), paper=paper, samples=samples)
+        check_method(features, settings, choose_device(settings.device), paper=paper)
         plan = plan_run(features, settings, request, before=before, progress=progress)
     return {
         "run": folder.path, "samples": len(data), "classes": len(data.classes), "skipped": len(data.skipped),

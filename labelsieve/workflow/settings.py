@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from labelsieve.csv_files import parse_names
 from labelsieve.data.read_options import COMMAND_OPTIONS, ReadOptions, option
 from labelsieve.errors import InputError, Problems
-from labelsieve.execute.build_trainer import LOSSES
+from labelsieve.execute.build_trainer import LOSSES, device_type
 from labelsieve.execute.ray_cluster import is_ray
-from labelsieve.models.choose import NETWORKS, ModelChoice, SampleInfo, check_name
+from labelsieve.models.choose import NETWORKS, ModelChoice, SampleInfo, SelectorRequest, check_name, choose_selector
 from labelsieve.models.embed import AUTO, NO_EMBEDDING
+from labelsieve.models.stored_classifier import STORABLE
 from labelsieve.selection.settings import PATTERNS, INCVSettings, ncv_settings
 from labelsieve.types import AUGMENT
 
@@ -270,13 +271,13 @@ class TrainSettings:
     Parameters
     ----------
     method
-        Training method. For texts, tables and embeddings: classifier (the type of classifier that was used for the
-        selection, trained on the samples whose labels are more likely right than wrong; a random forest on all
-        samples, with weights). For networks: incv-coteaching, incv-posterior, coteaching, decoupling, f-correction,
-        mentornet, d2l, standard or package.module:Name. auto: classifier for texts, tables and embeddings, unless
-        --network, --train-epochs, --batch-size or --set is set or the selection used --protocol paper; incv-posterior
-        for 5,000 or more pictures of 24 to 64 pixels on a GPU, unless --set is set or the selection used --protocol
-        paper; otherwise incv-coteaching.
+        Training method. classifier: the type of classifier that was used for the selection, trained on the samples
+        whose labels are more likely right than wrong; a random forest and edges on all samples, with weights. For
+        networks: incv-coteaching, incv-posterior, coteaching, decoupling, f-correction, mentornet, d2l, standard or
+        package.module:Name. auto: classifier for texts, tables, embeddings and, without a GPU, up to 5,000 pictures of
+        at least 16 pixels, unless --network, --train-epochs, --batch-size, --augment or --set is set or the selection
+        used --protocol paper; incv-posterior for 5,000 or more pictures of 24 to 64 pixels on a GPU, unless --set is
+        set or the selection used --protocol paper; otherwise incv-coteaching.
     set
         Setting of the method as NAME=VALUE, such as estimate_epochs=50 for f-correction. Repeat --set to change
         several settings.
@@ -331,22 +332,32 @@ class TrainSettings:
         """Return the options that are set and that only networks have."""
         return [option(name) for name in NETWORK_OPTIONS if getattr(self, name) != getattr(TrainSettings, name)]
 
-    def for_samples(self: Training, data: LabelledData, record: Mapping[str, Any], *, paper: bool = False) -> Training:
-        """Replace the method auto: by that of `record`, the run.json of a run that was started, or by the samples."""
+    def for_samples(
+        self: Training, data: LabelledData, record: Mapping[str, Any], *, paper: bool = False,
+        samples: int | None = None,
+    ) -> Training:  # fmt: skip
+        """Replace the method auto: by that of `record`, the run.json of a run that was started, or by the samples.
+
+        `samples` replaces the number of samples for a plan.
+        """
         if self.method != "auto":
             return self
         before = record.get("stages", {}).get("train", {}).get("settings", {}).get("train_method")
-        return replace(self, method=before or self._automatic_method(data.features(), paper))
+        return replace(self, method=before or self._automatic_method(data.features(), paper, samples or len(data)))
 
-    def _automatic_method(self, data: LabelledData, paper: bool) -> str:
-        if data.kind != "pictures" and not paper and not self.network_options():
-            return CLASSIFIER
-        if paper or self.set or not SampleInfo.of(data).many_small_pictures:  # --set alone is for DEFAULT_METHOD
+    def _automatic_method(self, data: LabelledData, paper: bool, samples: int) -> str:
+        """Return the classifier if one would select by default, and no option is for networks; else a method."""
+        info = replace(SampleInfo.of(data), count=samples)
+        if not paper and not self.network_options():
+            request = SelectorRequest(device_type=device_type(self.device, info))
+            if choose_selector(info, len(data.classes), request).name in STORABLE[data.kind]:
+                return CLASSIFIER
+        if paper or self.set or not info.many_small_pictures:  # --set alone is for DEFAULT_METHOD
             return DEFAULT_METHOD
         from labelsieve.engine.device import choose_device
         from labelsieve.methods.incv_posterior import MOST_MEMORY, memory_bytes
 
-        fits = memory_bytes(len(data), len(data.classes), networks=1) <= MOST_MEMORY
+        fits = memory_bytes(samples, len(data.classes), networks=1) <= MOST_MEMORY
         return SMALL_PICTURES_METHOD if fits and choose_device(self.device).type == "cuda" else DEFAULT_METHOD
 
     def method_settings(self) -> dict[str, Any]:

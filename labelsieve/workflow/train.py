@@ -15,7 +15,7 @@ from labelsieve.data.columns import encoding_of
 from labelsieve.data.text import single_words
 from labelsieve.errors import InputError
 from labelsieve.execute.sklearn_trainer import Refit, TrainingSet
-from labelsieve.models.choose import CLASSIFIERS, TEXT, SampleInfo, SelectorRequest, choose_selector
+from labelsieve.models.choose import CLASSIFIERS, TEXT, SampleInfo, SelectorRequest, best_classifier, choose_selector
 from labelsieve.models.stored_classifier import STORABLE, to_arrays
 from labelsieve.progress import Note, NoteKind, counted
 from labelsieve.types import SELECTED, IntArray, LabelledData, Selection
@@ -201,7 +201,6 @@ def check_method(
     The user's own method may look at the samples, so it is checked when they are selected.
     """
     if settings.method == CLASSIFIER:
-        choose_classifier(data, "auto")
         return None
     pictures = data.kind == "pictures"
     sizes = TrainingSizes.choose(settings, len(data), pictures=pictures, device_type=device.type, paper=paper)
@@ -315,8 +314,8 @@ def weak_network_note(share: float, precision: float | None, augment: str) -> No
     return Note.of(NoteKind.WEAK_NETWORK, agreement=100 * share, which=which, remedy=remedy)
 
 
-# -- texts and tables: the kind of classifier that selected, trained on trusted labels. On banking77 it reaches 90.2 %
-# on the test file (benchmarks/text-speed.md); small tables were not measured.
+# -- texts, tables and few pictures: the kind of classifier that selected, trained on trusted labels. On banking77 it
+# reaches 90.2 % on the test file (benchmarks/text-speed.md). Few pictures: benchmarks/final-pictures.md.
 
 
 def train_classifier(run: RunFolder, data: LabelledData, settings: TrainSettings, progress: Progress) -> str:
@@ -334,17 +333,17 @@ def train_classifier(run: RunFolder, data: LabelledData, settings: TrainSettings
     replaced = selector != name and (selector in CLASSIFIERS or ":" in selector)
     model = f"{name} instead of {selector}" if replaced else name
     features = data.features()
-    x = np.asarray(features.x)
+    info = SampleInfo.of(features)
     with run.work("train", began):
-        request = SelectorRequest(name)
-        classifier = choose_selector(SampleInfo.of(features), len(data.classes), request).classifier
+        choice = choose_selector(info, len(data.classes), SelectorRequest(name))
+        classifier, edges = choice.classifier, choice.learn_edges(features)
         if name == TEXT:  # pairs of words help to find wrong labels, not to predict (banking77, no stored page)
             classifier.set_params(tfidfvectorizer__analyzer=single_words)
         samples = TrainingSet.choose(classifier, data.y, selection)
         progress.note(Note.of(NoteKind.CLASSIFIER_STARTED, model=model, samples=str(samples)))
-        refit = Refit.train(classifier, x, data.y, samples, settings.seed)
-        arrays = to_arrays(name, refit.model)
-        shape = arrays["idf"].shape if features.kind == "text" else x.shape[1:]
+        refit = Refit.train(classifier, choice.rows(features, edges), data.y, samples, settings.seed)
+        arrays = to_arrays(refit.model, edges)
+        shape = arrays["idf"].shape if features.kind == "text" else info.shape
         encoding = encoding_of(data.x)
         if features.kind == "table" and encoding is not None and encoding.features is not None:  # texts beside numbers
             arrays |= {"idf": encoding.features.idf, "components": encoding.features.components}
@@ -356,8 +355,4 @@ def train_classifier(run: RunFolder, data: LabelledData, settings: TrainSettings
 def choose_classifier(data: LabelledData, selector: str) -> str:
     """Return the classifier that selected, or the automatic one if another model or a file did."""
     data = data.features()
-    if data.kind == "pictures":
-        raise InputError("--method classifier is for texts and tables, but these samples are pictures; omit it")
-    if selector in STORABLE:
-        return selector
-    return choose_selector(SampleInfo.of(data), len(data.classes), SelectorRequest("auto")).name
+    return selector if selector in STORABLE[data.kind] else best_classifier(SampleInfo.of(data))

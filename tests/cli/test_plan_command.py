@@ -33,18 +33,22 @@ def test_text_and_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_plan_and_dry_run_agree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """On a CPU a run selects pictures with `edges` and trains small-cnn for 20 to 60 epochs."""
+    """On a CPU a run selects few pictures with `edges` and trains it again; a network has 20 to 60 epochs."""
     rng = np.random.default_rng(0)
     x, y = rng.integers(0, 255, (40, 32, 32, 3), dtype=np.uint8), np.arange(40) % 2
     np.savez(tmp_path / "p.npz", x=x, y=y)
-    plan = planned(f"plan {tmp_path}/p.npz {QUICK}", capsys)
-    dry = planned(f"run {tmp_path}/p.npz --device cpu --dry-run --out {tmp_path}/run", capsys)
+    plan = planned(f"plan {tmp_path}/p.npz {QUICK} --method incv-coteaching", capsys)
+    line = f"run {tmp_path}/p.npz --device cpu --method incv-coteaching --dry-run --out {tmp_path}/run"
+    dry = planned(line, capsys)
     assert dry["stages"] == dict.fromkeys(("select", "train", "report"), "not started")
     assert not (tmp_path / "run").exists()
     for name in ("selector", "model", "wanted", "disk_bytes", "data"):
         assert plan[name] == dry["plan"][name]
     assert plan["host_bytes"] == pytest.approx(dry["plan"]["host_bytes"], rel=0.5)
     assert (plan["selector"], plan["model"], plan["wanted"]["training_epochs"]) == ("edges", "small-cnn", 60)
+    few = planned(f"plan {tmp_path}/p.npz {QUICK}", capsys)
+    assert few["selector"] == few["model"] == "edges" and few["pictures"] == "memory"
+    assert planned(f"plan {tmp_path}/p.npz {QUICK} --samples 5001", capsys)["model"] == "small-cnn"
     line = f"plan {tmp_path}/p.npz --model resnet20 --network resnet20 --epochs 3 --train-epochs 4 {QUICK}"
     found = planned(line, capsys)
     assert found["selector"] == found["model"] == "resnet20"

@@ -98,6 +98,44 @@ def test_a_table_trains_the_classifier_that_selected(here: Path, capsys: pytest.
     assert answer(capsys, "train run --network mlp --train-epochs 2 --method standard --out other")["resumed"] == "new"
 
 
+def striped(path: Path, n: int, *, side: int = 20, seed: int = 0) -> list[str]:
+    """Write pictures with horizontal or vertical stripes of any colour; return their classes."""
+    rng = np.random.default_rng(seed)
+    wave = np.sin(np.arange(side))[:, None, None]
+    for i in range(n):
+        grey = np.broadcast_to(wave if i % 2 else wave.swapaxes(0, 1), (side, side, 1))
+        pixels = 128 + 60 * grey * rng.uniform(0.5, 1, 3) + rng.normal(0, 10, (side, side, 3))
+        folder = path / ("flat", "upright")[i % 2 ^ (i in (4, 9))]
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(folder / f"{i:02d}.png")
+    return [("flat", "upright")[i % 2] for i in range(n)]
+
+
+def test_few_pictures_train_the_classifier_that_selected(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    striped(here / "data", 60)
+    striped(here / "new", 12, side=30, seed=1)
+    line = "run data --out run --iterations 1 --device cpu"
+    assert answer(capsys, line)["stages"] == {"select": "new", "train": "new"}
+    settings = RunFolder("run").record()["settings"]
+    assert settings["train_method"] == "classifier" and settings["network"] == settings["model"] == "edges"
+    answer(capsys, "predict run new --to p.csv")
+    wanted = ["flat" if int(Path(row["id"]).stem) % 2 == 0 else "upright" for row in rows_of(here / "p.csv")]
+    assert [row["predicted"] for row in rows_of(here / "p.csv")] == wanted
+    assert answer(capsys, line)["stages"] == {"select": "done", "train": "done"}
+
+    np.savez(here / "other.npz", x=np.zeros((2, 30, 30, 3), np.uint8), y=np.arange(2))
+    assert run("predict run other.npz --to q.csv".split()) == 2
+    assert "30 x 30 pixels and 3 channels, the model was trained on 20 x 20" in capsys.readouterr().err
+
+    # Classifiers of pixels are not stored.
+    answer(capsys, "run data --model forest --out pixels --iterations 1 --device cpu")
+    assert RunFolder("pixels").record()["settings"]["network"] == "edges"
+
+    answer(capsys, "train run --method incv-coteaching --train-epochs 1 --device cpu --out network")
+    settings = RunFolder("network").record()["stages"]["train"]["settings"]
+    assert settings["train_method"] == "incv-coteaching" and settings["network"] == "small-cnn"
+
+
 def test_texts_and_flat_pictures(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = {"fruit": "apple pear plum cherry fig".split(), "metal": "iron zinc copper tin lead".split()}
     rng = np.random.default_rng(0)

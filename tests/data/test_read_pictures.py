@@ -12,7 +12,7 @@ from PIL import Image
 
 from labelsieve.data import edges, read_pictures
 from labelsieve.data.decode import ExactSize
-from labelsieve.data.edges import edge_features
+from labelsieve.data.edges import EdgeFeatures
 from labelsieve.data.pictures import EncodedPictures, PictureFiles
 from labelsieve.data.read_pictures import Placement, place_pictures
 from labelsieve.data.source import ReadOptions, load_source
@@ -150,6 +150,6 @@ def test_features_of_many_pictures_are_few_and_do_not_depend_on_the_place(
     memory = load_source(str(tmp_path / "set"))
     no_memory(monkeypatch)
     staged = load_source(str(tmp_path / "set"), ReadOptions(cache_dir=tmp_path / "staged"))
-    features = edge_features(memory.x)
+    features = EdgeFeatures.learn(memory.x).rows(memory.x)
     assert features.shape == (210, edges.COMPONENTS) and features.dtype == np.float32
-    np.testing.assert_array_equal(edge_features(staged.x), features)
+    np.testing.assert_array_equal(EdgeFeatures.learn(staged.x).rows(staged.x), features)
