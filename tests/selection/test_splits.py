@@ -104,7 +104,7 @@ def test_groups_that_are_given_stay_together() -> None:
     ("groups", "message"),
     [
         ([1, 2], "groups: expected one value per sample, 60 values, got"),
-        ([None, *range(59)], "groups: 1 are missing, the first at sample 0"),
+        ([None, *range(59)], "groups: 1 value is missing, the first at sample 0"),
         ([7] * 60, "groups: all samples are in one group"),
     ],
 )

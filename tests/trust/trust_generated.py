@@ -179,17 +179,24 @@ class Tally:
 
 
 def strings(rng: random.Random, work: Path, count: int = STRINGS) -> int:
-    """Random ids, labels and cells of one CSV file come out of every command as they went in."""
+    """Random ids, labels and cells of one CSV file come out of every command as they went in.
+
+    Without cells in which an apostrophe stands before a formula: they are read without it, because exports add one.
+    """
     from labelsieve.csv_files import FORMULA_STARTS, SEPARATORS, missing_values, restore
 
-    ids = list(dict.fromkeys(random_string(rng) for _ in range(2 * count)))
+    def cell() -> str:
+        text = random_string(rng)
+        return text if restore(text) == text else cell()
+
+    ids = list(dict.fromkeys(cell() for _ in range(2 * count)))
     ids = [id for id in ids if id.strip() and not id.endswith("\0")][:count]  # numpy cannot keep a final NUL: refused
     classes: list[str] = []
     while len(classes) < 4:
-        name = random_string(rng).strip()
-        if name and name not in missing_values() and name not in classes and not name.endswith("\0"):
+        name = cell().strip()
+        if name and restore(name) == name and name not in missing_values() and name not in classes and not name.endswith("\0"):
             classes.append(name)
-    notes = [random_string(rng) for _ in ids]
+    notes = [cell() for _ in ids]
     given = [rng.choice(classes) for _ in ids]
     with (work / "t.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, quoting=csv.QUOTE_ALL)

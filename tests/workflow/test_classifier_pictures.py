@@ -66,9 +66,9 @@ def test_a_network_with_another_number_of_outputs(sides, outputs: int) -> None:
     def bad() -> nn.Module:
         return nn.Sequential(nn.Flatten(), nn.Linear(100, outputs))
 
-    with pytest.raises(InputError, match=f"network: .*{outputs} outputs"):
+    with pytest.raises(InputError, match=f"network: .*{outputs} output"):
         plain(network=bad).fit(*sides)
-    with pytest.raises(InputError, match=f"the network .*{outputs} outputs"):
+    with pytest.raises(InputError, match=f"the network .*{outputs} output"):
         INCV(bad, epochs=1, device="cpu").fit(*sides)
 
 

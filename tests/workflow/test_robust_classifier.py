@@ -191,9 +191,9 @@ def test_samples_that_are_no_numbers_are_refused():
     ("change", "message"),
     [
         (lambda y: np.where(y == 1, np.nan, y), "y: .* labels are missing.* sample"),
-        (lambda y: [None, *y[1:]], "y: 1 labels are missing.* sample 0"),
+        (lambda y: [None, *y[1:]], "y: 1 label is missing.* sample 0"),
         (lambda y: [*map(str, y[:-1]), 3], "y: labels mix"),
-        (lambda y: [*map(str, y[:-1]), None], "y: 1 labels are missing.* sample 39"),
+        (lambda y: [*map(str, y[:-1]), None], "y: 1 label is missing.* sample 39"),
         (lambda y: np.where(y == 1, np.inf, y), "y: it contains infinity"),
         (lambda y: y + np.linspace(0, 0.5, 40), "y: Unknown label type"),
         (lambda y: "labels", "y: .* got 'labels'"),
@@ -212,7 +212,7 @@ def test_pandas_own_missing_labels():
     pandas = pytest.importorskip("pandas")
     x, y = make_blobs(40, centers=2, random_state=0)
     for labels in (pandas.array([None, *y[1:]], dtype="Int64"), pandas.Series([pandas.NA, *map(str, y[1:])])):
-        with pytest.raises(InputError, match=r"y: 1 labels are missing.* sample 0"):
+        with pytest.raises(InputError, match=r"y: 1 label is missing.* sample 0"):
             RobustClassifier().fit(x, labels)
 
 
