@@ -193,8 +193,9 @@ def strings(rng: random.Random, work: Path, count: int = STRINGS) -> int:
     ids = [id for id in ids if id.strip() and not id.endswith("\0")][:count]  # numpy cannot keep a final NUL: refused
     classes: list[str] = []
     while len(classes) < 4:
-        name = cell().strip()
-        if name and restore(name) == name and name not in missing_values() and name not in classes and not name.endswith("\0"):
+        name = random_string(rng).strip()
+        refused = not name or name in missing_values() or name in classes or name.endswith("\0")
+        if not refused and restore(name) == name:
             classes.append(name)
     notes = [cell() for _ in ids]
     given = [rng.choice(classes) for _ in ids]
