@@ -114,7 +114,8 @@ def _describe(error: CycloptsError) -> str:
             return f"unknown option {name}; for the file {name!r} write {shlex.quote(f'./{name}')}"
         known = [other for argument in error.argument_collection if argument.parse for other in argument.names]
         longer = [other for other in known if name.startswith("--") and other.startswith(name)]
-        near = longer or get_close_matches(name, known, n=1, cutoff=0.75)
+        target = [other for other in known if {name, other} == {"--out", "--to"}]
+        near = longer or target or get_close_matches(name, known, n=1, cutoff=0.75)
         return f"unknown option {name}" + (f"; did you mean {' or '.join(near)}?" if near else "")
     if isinstance(error, MissingArgumentError) and error.command_chain and not error.tokens_so_far:
         name = error.argument.name if error.argument is not None else "an argument"

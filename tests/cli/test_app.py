@@ -42,6 +42,8 @@ def one_line(capsys: pytest.CaptureFixture[str]) -> str:
         ("runn digits", "plan, ..."),  # not all commands are named, and that shows
         ("reproduce", "ITEM is missing"),
         ("theory --nonsense 3", "unknown option --nonsense"),
+        ("predict run new --out p.csv", "unknown option --out; did you mean --to?"),
+        ("run t.csv --to run", "unknown option --to; did you mean --out?"),
         ("run digits --label 3", "--label-column or --labels"),
         ("theory --ratio much", "--ratio"),
         ("run a.csv b.csv", "too many arguments: 'b.csv'"),
