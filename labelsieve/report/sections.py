@@ -50,7 +50,7 @@ NO_WRONG_LABEL = "No wrong label was found."
 VERDICT_MEANINGS = {
     "selected": "models that were not trained on the sample predict its label, or it is more likely right than wrong",
     "candidate": "its label may be wrong",
-    "removed": "its label is probably wrong, so models are trained without it",
+    "removed": "its label is probably wrong, so the next iteration trains without it",
 }
 VERDICT_CODES = {name: VERDICTS.index(name) for name in VERDICT_MEANINGS}
 CONTENTS = {
