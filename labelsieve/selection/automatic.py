@@ -200,7 +200,7 @@ def fit_noise(
     samples, held_out = np.concatenate(splits[0]), Scores.concatenate(scores)
     labels = given[samples]
     best, number = denoise(held_out, labels, classes), 1
-    opinions = None
+    opinions: TwoOpinions | None = None
     usual = excess_agreement(held_out.predicted, labels, classes)
     jobs = [] if problem.settings.stored else estimate_jobs(state, problem, splits, best)
     if jobs:
@@ -211,14 +211,14 @@ def fit_noise(
         if is_comparable(again, usual, labels, classes):
             best, number = average_scores((best, again), labels, classes), 2
         if len(answers) > selected_on:
-            first, second = (Scores.concatenate(answers[selected_on + part :: 2]) for part in (0, 1))
+            opinions = opinions_of(answers[selected_on:], labels)
+            networks = problem.settings.networks
             # Classifiers of few samples may predict one class for all, agree with each other and know nothing.
-            if all(is_comparable(part, usual, labels, classes) for part in (first, second)):
-                opinions = TwoOpinions(first, second, labels)
-            elif not problem.settings.networks:  # with networks it was not measured: strong noise may make them useless
-                answers = yield random_part_jobs(problem, splits[0])
-                first, second = Scores.concatenate(answers[::2]), Scores.concatenate(answers[1::2])
-                opinions = TwoOpinions(first, second, labels, of_random_parts=True)
+            if not opinions.are_comparable(usual, classes, networks=networks):
+                opinions = None
+                if not networks:  # with networks it was not measured: strong noise may make them useless
+                    answers = yield random_part_jobs(problem, splits[0])
+                    opinions = replace(opinions_of(answers, labels), of_random_parts=True)
     model = fit_noise_model(
         best,
         labels,
@@ -261,6 +261,12 @@ def estimate_jobs(state: INCVState, problem: Problem, splits: Sequence[Split], s
         return []
     enough = all(len(np.unique(given[job.train])) > 1 and len(job.train) >= PART_SAMPLES for job in parts)
     return [*jobs, *(parts if enough else [])]
+
+
+def opinions_of(answers: Sequence[Scores], labels: IntArray) -> TwoOpinions:
+    """What the classifiers of two parts of each half predict for the other half."""
+    first, second = (Scores.concatenate(answers[part::2]) for part in (0, 1))
+    return TwoOpinions(first, second, labels)
 
 
 def random_part_jobs(problem: Problem, split: Split) -> list[Job]:

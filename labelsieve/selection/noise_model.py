@@ -12,7 +12,7 @@ less often, and labels alone cannot tell why: the classifier may be wrong (a fal
 
 - Own trainings measure it: two networks trained on disjoint halves of the selected samples disagree on held-out samples
   about as often as each of them is wrong, in the mean (generalisation disagreement, Jiang et al., ICLR 2022).
-- If the selected samples make much worse classifiers, the classifier is weak: its surest predictions may be wrong, and
+- If the selected samples make worse classifiers, the classifier is weak: its surest predictions may be wrong, and
   its selected samples repeat its mistakes. Two classifiers of disjoint random parts of all samples then measure it.
 - Stored predictions cannot. `noise_share` is 1/2 if the surest labels show no noise, less the more of the disagreement
   the floor explains, and more if the classifier states a smaller error than the disagreement suggests.
@@ -80,6 +80,9 @@ RATIO_BINS, INTERVAL_BINS = 1, 10
 # this part of that of the classifiers of all samples. Without this limit the ratio is off by 0.069 instead of 0.054
 # (benchmarks/own-training.md), and few selected samples of CIFAR-10 with 80 % noise gave narrow, wrong intervals.
 COMPARABLE_AGREEMENT = 0.75
+# The same for classifiers of parts of the selected samples, which measure the error, but not for networks. If fewer
+# samples make a worse classifier, all samples make a weak one, whose mistakes are shared (benchmarks/own-training.md).
+PART_AGREEMENT = 0.9
 # Smallest singular value of T below which predictions are not denoised, because that would amplify chance. Without
 # it, F1 is 0.778 instead of 0.781 with 70 % class-dependent noise.
 NEAR_SINGULAR = 0.02
@@ -291,6 +294,11 @@ class TwoOpinions:
     second: Scores
     given: IntArray
     of_random_parts: bool = False  # not of selected samples
+
+    def are_comparable(self, usual: float, classes: int, *, networks: bool) -> bool:
+        """Whether both agree with the labels about as often as the usual scores, above chance (`usual`)."""
+        least = (COMPARABLE_AGREEMENT if networks else PART_AGREEMENT) * usual
+        return all(excess_agreement(one.predicted, self.given, classes) >= least for one in (self.first, self.second))
 
     def ratio(self, classes: int, error: float, bins: int) -> float:
         """The share of wrong labels if the error of the classifiers is this multiple of their disagreement."""

@@ -19,6 +19,7 @@ from labelsieve.selection.noise_model import (
     bins_of,
     count_transition,
     denoise,
+    excess_agreement,
     fit_noise_model,
     rising,
     scale_transition,
@@ -250,6 +251,19 @@ def test_opinions_of_random_samples_bound_the_noise_of_a_weak_classifier() -> No
     assert bounded.low > 0.1  # no label is wrong
     measured = fit_noise_model(scores, truth, CLASSES, opinions=opinions).estimate
     assert measured.low == 0 and measured.ratio < bounded.ratio - 0.1 and measured.trust is Trust.ROUGH
+
+
+@pytest.mark.parametrize(
+    ("right", "networks", "comparable"),
+    [(0.94, False, True), (0.8, False, False), (0.8, True, True), (0.6, True, False)],
+)
+def test_classifiers_of_fewer_samples_measure_the_error_if_they_are_about_as_good(right, networks, comparable) -> None:
+    truth = np.arange(2000) % CLASSES
+    usual = excess_agreement(truth, truth, CLASSES)
+    good, worse = (np.where(np.arange(2000) < share * 2000, truth, (truth + 1) % CLASSES) for share in (1.0, right))
+    scores = [Scores(p, np.full(2000, 0.5), np.full(2000, 0.9), np.full(2000, 0.7)) for p in (good, worse)]
+    for pair in (scores, scores[::-1]):
+        assert TwoOpinions(*pair, truth).are_comparable(usual, CLASSES, networks=networks) is comparable
 
 
 def earlier(ratio: float, low: float, high: float) -> NoiseEstimate:
