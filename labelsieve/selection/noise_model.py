@@ -77,7 +77,7 @@ LEAST_ERROR, MOST_ERROR = 0.4, 2.4
 # (30 instead of 37 of 134 when it was chosen).
 RATIO_BINS, INTERVAL_BINS = 1, 10
 # Classifiers of the selected samples are used only if their agreement with held-out labels, above chance, is at least
-# this part of that of the classifiers of all samples. Without this limit the ratio is off by 0.069 instead of 0.054
+# this part of that of the classifiers of all samples. Without both limits the ratio is off by 0.070 instead of 0.051
 # (benchmarks/own-training.md), and few selected samples of CIFAR-10 with 80 % noise gave narrow, wrong intervals.
 COMPARABLE_AGREEMENT = 0.75
 # The same for classifiers of parts of the selected samples, which measure the error, but not for networks. If fewer
