@@ -388,7 +388,7 @@ class DecisionLog:
             if isinstance(resolution, Resolution) and made is not None:
                 entries.append((made, row, resolution))
             else:
-                self.not_understood.append(f"line {number}: {resolution}")
+                self.not_understood.append(f"line {number}: {resolution}"[:300])
         if file.unfinished and not HEADER.startswith(file.unfinished):
             self.not_understood.append(f"line {len(file.lines) + 1}: incomplete, it does not end with a line break")
 

@@ -274,15 +274,23 @@ class NoiseEstimate:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> NoiseEstimate:
-        """Read `record()` back. A trust level that does not exist counts as rough: the file was changed by hand."""
+        """Read `record()` back.
+
+        If the file was changed by hand, a trust level that does not exist counts as rough, and a value that is no
+        proportion as unknown.
+        """
         trust = next((level for level in Trust if level == record.get("trust")), Trust.ROUGH)
         why = next((reason for reason in WhyUnknown if reason == record.get("why_unknown")), None)
         if trust is Trust.UNKNOWN and why is None:
             why = WhyUnknown.RANDOM
-        numbers = (record.get(key) for key in ("ratio", "low", "high", "classifier_error"))
-        ratio, low, high, error = (float("nan") if value is None else float(value) for value in numbers)
-        limit = float(record.get("surest_limit", 1.0))
-        return cls(ratio, low, high, trust, why, str(record.get("explanation", "")), error, surest_limit=limit)
+
+        def number(key: str, default: float = float("nan")) -> float:
+            value = record.get(key)
+            return float(value) if isinstance(value, int | float) and abs(value) <= 1 else default
+
+        ratio, low, high, error = map(number, ("ratio", "low", "high", "classifier_error"))
+        text, limit = str(record.get("explanation", "")), number("surest_limit", 1.0)
+        return cls(ratio, low, high, trust, why, text, error, surest_limit=limit)
 
     @classmethod
     def of_history(cls, history: object) -> NoiseEstimate | None:
