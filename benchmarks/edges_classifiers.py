@@ -3,8 +3,8 @@
     .venv/bin/python benchmarks/edges_classifiers.py --data DIR     DIR contains CIFAR-10; about 3 minutes on one core
 
 Trains on the first pictures of CIFAR-10 with symmetric noise of 0.2, predicts other pictures and compares with their
-clean labels. Writes edges-classifiers.md. These numbers are the reason for `COMPONENTS` in data/edges.py, for
-`KERNEL_COMPONENTS` in models/choose.py and for columns that are not scaled.
+clean labels. Writes edges-classifiers.md. These numbers are the reason for `COMPONENTS` in data/edges.py and for
+`KERNEL_COMPONENTS` in models/choose.py.
 """
 
 from __future__ import annotations
