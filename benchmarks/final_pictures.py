@@ -71,7 +71,9 @@ training.
 have 32 x 32 pixels, it is on average more accurate with four classes, and about as accurate with 1,000 pictures of
 ten classes; with 4,000 pictures, the network is more accurate. The classifier takes a small part of the time, so it
 is the default for all pictures for which `edges` is the default selector, up to 5,000. The limit was not chosen by
-these results. The accuracy of the network varies from seed to seed, and most rows have one.
+these results. The accuracy of the network varies from seed to seed, and most rows have one. The networks were trained
+with an earlier version than the classifiers, on the same selections, and both before `PART_AGREEMENT` of the noise
+model was raised to 0.9, which changes the suspicions.
 
 ## Labels that the classifier is trained on
 
