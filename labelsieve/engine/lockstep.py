@@ -111,7 +111,7 @@ class Lockstep:
         self.trainings = [Training(plan, method, method.epochs(schedule.epochs)) for method, plan in work]
         for training in self.trainings:
             with silenced():
-                training.method.check(training.plan, training.epochs)
+                training.method.check(training.plan, schedule.epochs)
             if len(training.plan.labels) != len(store):
                 raise InputError(
                     f"{training.plan.name}: {len(training.plan.labels)} labels for {len(store)} samples;"
@@ -307,7 +307,7 @@ class Lockstep:
         clock.code[row, :steps, :width].copy_(torch.as_tensor(code), non_blocking=True)
         if drawn:
             stream = np.random.default_rng([training.plan.seed, training.epoch, rng.VIEWS])
-            mixup = self.views.mixup_at(training.epoch, training.epochs)
+            mixup = self.views.mixup_at(training.epoch - training.restarted_at, self.schedule.epochs)
             numbers, partner, weight = (torch.as_tensor(a) for a in draw_views(order, mixup, stream))
             clock.numbers[row, :steps, :width].copy_(numbers, non_blocking=True)
             clock.partner[row, :steps, :width].copy_(partner, non_blocking=True)

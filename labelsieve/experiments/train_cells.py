@@ -258,7 +258,8 @@ def _evaluate(cell: Cell, context: ExperimentContext, result: Trained, schedule:
     if cell.kind == FINISH:
         results["predict_accuracy"] = _predict_accuracy(cell, data, context.store, result)
     if cell.kind not in THEORY_KINDS:
-        return arrays, results | evaluate.accuracy_results(data, watched, schedule.epochs) | by_epoch
+        shown = len(watched) if cell.kind == FINISH else schedule.epochs  # every round; not f-correction's first stage
+        return arrays, results | evaluate.accuracy_results(data, watched, shown) | by_epoch
     assert result.scores is not None and result.plan.score is not None
     predicted = result.scores.predicted
     arrays["predicted_held_out"] = predicted.astype(np.uint8)

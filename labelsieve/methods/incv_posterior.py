@@ -141,6 +141,9 @@ class INCVPosterior(Method):
         instead. No effect on pictures.
     warmup
         Share of the epochs that train on the selected samples only.
+    rounds
+        How often the networks are trained, each time for all epochs. After the first round they start again from new
+        weights, and learn the targets of the round before in the first epochs.
     """
 
     name = "incv-posterior"
@@ -161,6 +164,7 @@ class INCVPosterior(Method):
     strong: bool = False
     hidden: float = 0.3
     warmup: float = 0.15
+    rounds: int = 1
     _epochs: int | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -175,12 +179,16 @@ class INCVPosterior(Method):
         check_range("incv-posterior: mixup", self.mixup, 0, 100)
         check_range("incv-posterior: unmixed", self.unmixed, 0, 1)
         check_range("incv-posterior: hidden", self.hidden, 0, 1, ends="[)")
+        check_integer("incv-posterior: rounds", self.rounds, least=1)
 
     def needs(self) -> Needs:
         return "transition"
 
     def views(self) -> Views:
         return Views(self.teacher_decay, self.strong, self.mixup, self.unmixed, self.hidden)
+
+    def epochs(self, schedule_epochs: int) -> int:
+        return self.rounds * schedule_epochs
 
     def check(self, plan: Plan, epochs: int) -> None:
         self._epochs = epochs  # batches() needs it for the length of the warm-up
@@ -233,6 +241,7 @@ class INCVPosterior(Method):
             "transition": torch.tensor(T, dtype=torch.float32),
             "suspicion": torch.tensor(self._suspicion(plan, T), dtype=torch.float32),
             "warmup": torch.tensor(float(self.warmup_epochs())),
+            "round": torch.tensor(float(epochs // self.rounds)),
             "target_weight": torch.ones(self.networks),
         }
 
@@ -249,7 +258,11 @@ class INCVPosterior(Method):
         return plan.suspicion is not None
 
     def before_epoch(self, view: TrainingView) -> None:
-        if view.epoch <= self.warmup_epochs():
+        length = view.epochs // self.rounds
+        if view.epoch and view.epoch % length == 0:
+            view.restart()
+            return
+        if view.epoch % length <= self.warmup_epochs():
             return
         if view.plan.suspicion is not None:
             self._rank_again(view)
@@ -279,16 +292,20 @@ class INCVPosterior(Method):
         real = batch.valid[:, None, :, None]  # [t,1,B,1]
         with torch.no_grad():
             p = batch.teacher.float().softmax(-1) * real
-            memory = torch.lerp(p.transpose(1, 2), state["memory"][row, batch.index], self.momentum)  # -1: the last row
+            begins = torch.remainder(batch.epoch, state["round"]) < state["warmup"]
+            warm = (batch.epoch < state["warmup"])[:, None]
+            fixed = (begins[:, None] & ~warm)[..., None]
+            memory = state["memory"][row, batch.index]  # -1: the last row
+            memory = torch.lerp(p.transpose(1, 2), memory, torch.where(fixed[..., None], 1.0, self.momentum))
             state["memory"].index_put_((row, batch.index), memory)
-            state["shares"].lerp_(p.sum(2) / real.sum(2).clamp_min(1), 1 - SHARES_DECAY)
+            found = p.sum(2) / real.sum(2).clamp_min(1)
+            state["shares"].lerp_(found, torch.where(fixed, 0.0, 1 - SHARES_DECAY))
             suspicion = state["suspicion"][row, batch.index]
             likelihood = label_likelihood(batch.labels, suspicion, state["transition"])[:, None]  # [t,1,B,c]
             pull = (state["prior"][:, None] / state["shares"].clamp_min(1e-6))[:, :, None]
             predictions = memory.transpose(1, 2) * pull
             targets = posterior_targets(predictions.flip(1), likelihood, self.temperature) * real
             given = F.one_hot(batch.labels, classes)[:, None] * real.float()
-            warm = (batch.epoch < state["warmup"])[:, None]
             targets = torch.where(warm[..., None, None], given, targets)
             by_target, by_given = mix_targets(targets, batch), mix_targets(given, batch)
             weight = state["target_weight"]

@@ -169,7 +169,7 @@ class RobustClassifier(MostLikelyClass, ClassifierMixin, BaseEstimator):  # type
             selection = drive(steps, trainer)
             self._store(selection, given)
             plan = with_selection(plan, selection, method)
-        method.check(plan, method.epochs(epochs))  # the engine checks it again, without warnings
+        method.check(plan, epochs)  # the engine checks it again, without warnings
         result = train(
             store, factory, method, [plan],
             schedule=one_drop(epochs, self.learning_rate), batch_size=batch_size, together=True, classes=classes,
