@@ -50,7 +50,7 @@ NOISE = {
     "symmetric 60 %": theory.symmetric(CLASSES, 0.6),
     "pair 40 %": theory.pair(CLASSES, 0.4),
 }
-CHOICE_NOISE = {**NOISE, "symmetric 80 %": theory.symmetric(CLASSES, 0.8)}
+CHOICE_NOISE = NOISE | {f"symmetric {ratio} %": theory.symmetric(CLASSES, ratio / 100) for ratio in (70, 80)}
 METHODS = ("standard", "incv-coteaching", "incv-posterior")
 FITTED = (
     "candidate_", "selected_", "iteration_", "suspicion_", "predicted_", "probability_", "confidence_", "loss_",

@@ -108,7 +108,7 @@ class Lockstep:
         self.store, self.schedule, self.options = store, schedule, options
         self.factory = materialize(factory, store.shape)
         self.classes = options.classes or int(max(int(plan.labels.max()) for _, plan in work)) + 1
-        self.trainings = [Training(plan, method, method.epochs(schedule.epochs)) for method, plan in work]
+        self.trainings = [Training(plan, method, method.epochs(plan, schedule.epochs)) for method, plan in work]
         for training in self.trainings:
             with silenced():
                 training.method.check(training.plan, schedule.epochs)

@@ -66,7 +66,7 @@ class EngineTrainer(Trainer):
         self.factory, self.classes = factory, classes
         self.schedule = schedule or Schedule.incv_50(epochs)
         self.method = method or Standard()
-        self.epochs = self.method.epochs(self.schedule.epochs)
+        self.epochs = self.schedule.epochs
         self.on_gpu = self.store.device.type != "cpu"
         self.options = options
 

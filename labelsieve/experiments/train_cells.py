@@ -185,7 +185,8 @@ def train_cells(cells: list[Cell], context: ExperimentContext, folder: Path) -> 
     methods = [by_settings.setdefault((cell.method, cell.settings), build_method(cell)) for cell in cells]
     schedule, factory = build_schedule(first), create_network(first.network, context.store.shape, data.classes)
     plans = [build_plan(cell, context) for cell in cells]
-    title, epochs = f"{len(cells)} cells, first {first.id}", max(method.epochs(first.epochs) for method in methods)
+    title = f"{len(cells)} cells, first {first.id}"
+    epochs = max(method.epochs(plan, first.epochs) for method, plan in zip(methods, plans, strict=True))
     with Stopwatch(folder) as watch, context.progress.epochs(title, epochs) as on_epoch:
         trained = train(
             context.store,
@@ -231,7 +232,7 @@ def train_cells(cells: list[Cell], context: ExperimentContext, folder: Path) -> 
 
 def _pictures_seen(plan: Plan, method: Method, schedule: Schedule, batch_size: int) -> int:
     """Return about how many pictures a training reads, by its last epoch."""
-    epochs = method.epochs(schedule.epochs)
+    epochs = method.epochs(plan, schedule.epochs)
     last = method.batches(plan, epochs - 1, batch_size, np.random.default_rng(0))
     return method.networks * epochs * max(1, int(np.count_nonzero(last >= 0)))
 

@@ -85,7 +85,7 @@ HOOKS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "needs": ((), ()),
     "views": ((), ()),
     "check": (("plan", "epochs"), ()),
-    "epochs": (("schedule_epochs",), ()),
+    "epochs": (("plan", "schedule_epochs"), ()),
     "batches": (("plan", "epoch", "batch_size", "rng"), ()),
     "state": (("plan",), ("samples", "classes", "epochs")),
     "before_epoch": (("view",), ()),
@@ -187,7 +187,7 @@ def _try_hooks(method: Method, name: str) -> list[str]:
             failures.append(" ".join(f"{hook}() raised {type(error).__name__}: {error}".split()))
             return FAILED
 
-    epochs = attempt("epochs", EPOCHS)
+    epochs = attempt("epochs", plan, EPOCHS)
     attempt("check", plan, epochs)  # may prepare what the other hooks need
     state = attempt("state", plan, samples=SAMPLES, classes=CLASSES, epochs=epochs)
     batches = attempt("batches", plan, 0, SAMPLES, np.random.default_rng(0))

@@ -96,7 +96,7 @@ class FCorrection(Method):
             return 0
         return schedule_epochs if self.estimate_epochs is None else self.estimate_epochs
 
-    def epochs(self, schedule_epochs: int) -> int:
+    def epochs(self, plan: Plan, schedule_epochs: int) -> int:
         return self.first_stage(schedule_epochs) + schedule_epochs
 
     def known(self, plan: Plan) -> NDArray[np.float64] | None:

@@ -112,12 +112,8 @@ class INCVCoTeaching(Method):
     def ratio(self, plan: Plan) -> float:
         return check_ratio(plan.noise_ratio if self.noise_ratio is None else self.noise_ratio, self.name)
 
-    def epochs(self, schedule_epochs: int) -> int:
-        self._epochs = schedule_epochs  # batches() needs it for "auto"
-        return schedule_epochs
-
     def check(self, plan: Plan, epochs: int) -> None:
-        self._epochs = epochs
+        self._epochs = epochs  # batches() needs it for "auto"
         if plan.candidates is None:
             raise InputError("method 'incv-coteaching' needs a selection: run `labelsieve select` first")
         if len(plan.train) == 0:

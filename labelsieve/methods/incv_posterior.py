@@ -22,6 +22,9 @@ sample that looks like another class would be ignored. Hence the geometric mean 
 The networks soon rank the labels better than the selection did. So before each epoch the same values of s_i are
 assigned to the labels in a new order, by p_i and the first s_i together (`ranked_again`).
 
+If many selected labels are wrong, the networks keep mistakes of their first epochs to the end. Then a second round
+(`rounds`) trains new networks: in its first epochs they learn the targets of the first round, which stay fixed.
+
 With two networks p_i of a target is the prediction of the other network, and the labels are ranked by the mean of both.
 Rows of numbers have no strong views: a network does not see a random part of the values (`hidden`), so that it cannot
 memorise a label by a few of them (benchmarks/finish.md).
@@ -36,6 +39,7 @@ teacher), Patrini et al. 2017 (forward correction), Li et al. 2020 (DivideMix), 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import torch
@@ -70,6 +74,7 @@ LEAST_SUSPICION = 0.02  # no label counts as certain: one selected label in 40 i
 COLLAPSED = 0.1  # a class whose share is below this part of its prior has collapsed
 COMMON = 0.25  # rarer classes, compared with an even share, are not checked: their shares vary by chance
 NEW_WEIGHT = 0.7  # of the network's log-odds in the order of the labels, against those of the selection
+MANY_WRONG = 0.1  # of the selected labels; with fewer, a second round is not more accurate (benchmarks/finish.md)
 MOST_MEMORY = 2**33  # bytes
 RANKED_AT_ONCE = 2**16  # samples, so that ranking needs little memory besides the predictions
 
@@ -142,8 +147,9 @@ class INCVPosterior(Method):
     warmup
         Share of the epochs that train on the selected samples only.
     rounds
-        How often the networks are trained, each time for all epochs. After the first round they start again from new
-        weights, and learn the targets of the round before in the first epochs.
+        How often networks are trained, each time for all epochs. In the first epochs of a later round, new networks
+        learn the targets of the round before. "auto": 2 if more than 10 % of the selected labels are probably wrong,
+        else 1.
     """
 
     name = "incv-posterior"
@@ -164,7 +170,7 @@ class INCVPosterior(Method):
     strong: bool = False
     hidden: float = 0.3
     warmup: float = 0.15
-    rounds: int = 1
+    rounds: int | Literal["auto"] = "auto"
     _epochs: int | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -179,7 +185,8 @@ class INCVPosterior(Method):
         check_range("incv-posterior: mixup", self.mixup, 0, 100)
         check_range("incv-posterior: unmixed", self.unmixed, 0, 1)
         check_range("incv-posterior: hidden", self.hidden, 0, 1, ends="[)")
-        check_integer("incv-posterior: rounds", self.rounds, least=1)
+        if not (isinstance(self.rounds, str) and self.rounds == "auto"):
+            check_integer("incv-posterior: rounds", self.rounds, least=1, otherwise=", or 'auto'")
 
     def needs(self) -> Needs:
         return "transition"
@@ -187,11 +194,16 @@ class INCVPosterior(Method):
     def views(self) -> Views:
         return Views(self.teacher_decay, self.strong, self.mixup, self.unmixed, self.hidden)
 
-    def epochs(self, schedule_epochs: int) -> int:
-        return self.rounds * schedule_epochs
+    def epochs(self, plan: Plan, schedule_epochs: int) -> int:
+        return self.rounds_of(plan) * schedule_epochs
+
+    def rounds_of(self, plan: Plan) -> int:
+        if self.rounds != "auto":
+            return self.rounds
+        return 2 if plan.noise_ratio is not None and plan.noise_ratio > MANY_WRONG else 1
 
     def check(self, plan: Plan, epochs: int) -> None:
-        self._epochs = epochs  # batches() needs it for the length of the warm-up
+        self._epochs = epochs  # of a round; batches() needs it for the length of the warm-up
         if plan.candidates is None or plan.transition is None:
             raise InputError(
                 "method 'incv-posterior' needs a selection and its transition matrix: run `labelsieve select` first"
@@ -207,10 +219,14 @@ class INCVPosterior(Method):
                 f"and {classes:,} classes, more than {MOST_MEMORY / 2**30:.0f} GiB: use 'incv-coteaching'"
             )
 
-    def warmup_epochs(self) -> int:
+    def round_epochs(self) -> int:
         if self._epochs is None:
             raise InputError("the warm-up depends on the number of epochs: call check(plan, epochs) first")
-        return min(self._epochs, max(1, round(self.warmup * self._epochs))) if self.warmup else 0
+        return self._epochs
+
+    def warmup_epochs(self) -> int:
+        epochs = self.round_epochs()
+        return min(epochs, max(1, round(self.warmup * epochs))) if self.warmup else 0
 
     def batches(self, plan: Plan, epoch: int, batch_size: int, rng: np.random.Generator) -> IntArray:
         """Batches of all samples; in the warm-up as many batches of the selected ones, without repeats in a batch."""
@@ -241,7 +257,7 @@ class INCVPosterior(Method):
             "transition": torch.tensor(T, dtype=torch.float32),
             "suspicion": torch.tensor(self._suspicion(plan, T), dtype=torch.float32),
             "warmup": torch.tensor(float(self.warmup_epochs())),
-            "round": torch.tensor(float(epochs // self.rounds)),
+            "round": torch.tensor(float(self.round_epochs())),
             "target_weight": torch.ones(self.networks),
         }
 
@@ -258,11 +274,10 @@ class INCVPosterior(Method):
         return plan.suspicion is not None
 
     def before_epoch(self, view: TrainingView) -> None:
-        length = view.epochs // self.rounds
-        if view.epoch and view.epoch % length == 0:
+        into_round = view.epoch % self.round_epochs()
+        if view.epoch and into_round == 0:
             view.restart()
-            return
-        if view.epoch % length <= self.warmup_epochs():
+        if into_round <= self.warmup_epochs():
             return
         if view.plan.suspicion is not None:
             self._rank_again(view)
@@ -292,14 +307,14 @@ class INCVPosterior(Method):
         real = batch.valid[:, None, :, None]  # [t,1,B,1]
         with torch.no_grad():
             p = batch.teacher.float().softmax(-1) * real
-            begins = torch.remainder(batch.epoch, state["round"]) < state["warmup"]
             warm = (batch.epoch < state["warmup"])[:, None]
-            fixed = (begins[:, None] & ~warm)[..., None]
-            memory = state["memory"][row, batch.index]  # -1: the last row
-            memory = torch.lerp(p.transpose(1, 2), memory, torch.where(fixed[..., None], 1.0, self.momentum))
+            begins = (torch.remainder(batch.epoch, state["round"]) < state["warmup"])[:, None]
+            kept = (begins & ~warm)[..., None]  # a later round begins with the targets of the round before
+            stored = state["memory"][row, batch.index]  # -1: the last row
+            memory = torch.lerp(p.transpose(1, 2), stored, torch.where(kept[..., None], 1.0, self.momentum))
             state["memory"].index_put_((row, batch.index), memory)
-            found = p.sum(2) / real.sum(2).clamp_min(1)
-            state["shares"].lerp_(found, torch.where(fixed, 0.0, 1 - SHARES_DECAY))
+            shares = p.sum(2) / real.sum(2).clamp_min(1)
+            state["shares"].lerp_(shares, torch.where(kept, 0.0, 1 - SHARES_DECAY))
             suspicion = state["suspicion"][row, batch.index]
             likelihood = label_likelihood(batch.labels, suspicion, state["transition"])[:, None]  # [t,1,B,c]
             pull = (state["prior"][:, None] / state["shares"].clamp_min(1e-6))[:, :, None]

@@ -208,9 +208,11 @@ def _plan_network(
     wanted = sizes.network(settings.network, reader.info)
     network, factory = network_for(wanted, reader, len(data.classes), device.type)
     method = settings.create_method(sizes.method_settings(network.name))
+    rehearsed = rehearsal_plan(data.y, method, len(data.classes))
     workload = Workload(
         n, passes if selects else 0, choice.epochs(settings.epochs),
-        method.epochs(sizes.epochs), method.networks, request.gpus, networks_at_once(settings.incv_settings()),
+        method.epochs(rehearsed, sizes.epochs), method.networks, request.gpus,
+        networks_at_once(settings.incv_settings()),
     )  # fmt: skip
     most = max(sizes.batch_size, SELECTION_BATCH_SIZE)
     some = take_evenly(rows, 4 * most if device.type == "cpu" else 16 * most)

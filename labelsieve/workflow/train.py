@@ -137,17 +137,19 @@ def train_network(run: RunFolder, data: LabelledData, settings: TrainSettings, p
     if begun == "done":
         return begun
     check_disk(run.path, factory, networks=method.networks)
+    total = method.epochs(plan, schedule.epochs)
+    times = total // sizes.epochs if total % sizes.epochs == 0 else 1
     kind = NoteKind.TRAINING_RESUMED if begun == "resumed" else NoteKind.TRAINING_STARTED
     progress.note(
         Note.of(
-            kind, network=choice.name, method=settings.method_text(), epochs=sizes.epochs,
+            kind, network=choice.name, method=settings.method_text(),
+            epochs=f"{times} x {sizes.epochs}" if times > 1 else total,
             samples=describe_training_set(selection, data, plan), device=device,
         )
     )  # fmt: skip
     began = time.monotonic()
     store = reader.store(data, device, augment=augment)
     run.rewind_history(lambda entry: entry.get("stage") != "train")
-    total = method.epochs(schedule.epochs)
     hint = partial(training_hint, epochs=total) if device.type == "cpu" and begun != "resumed" else None
     with run.work("train", began):
         with progress.epochs("training", total, hint=hint) as on_epoch:

@@ -59,7 +59,9 @@ def stopped_again_and_again(training, folder):
 
 @pytest.mark.parametrize("capture", [True, False], ids=["captured", "eager"])
 @pytest.mark.parametrize(
-    "method", [Standard(), CoTeaching(), INCVPosterior(strong=True)], ids=["standard", "coteaching", "incv-posterior"]
+    "method",
+    [Standard(), CoTeaching(), INCVPosterior(strong=True), INCVPosterior(strong=True, rounds=2)],
+    ids=["standard", "coteaching", "incv-posterior", "two rounds"],
 )
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_a_training_repeats_and_resumes_bit_for_bit(digits, plans, schedule, method, capture, tmp_path):

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from labelsieve import noise, theory
-from labelsieve.engine import Plan, VectorStore, train
+from labelsieve.engine import OutOfTime, Plan, VectorStore, lockstep, train
 from labelsieve.engine.method import MethodWarning
 from labelsieve.engine.schedule import one_drop
 from labelsieve.engine.step import DRAWS, hidden_values, hiding_frequencies, hiding_numbers
@@ -158,6 +158,112 @@ def test_the_warm_up_uses_the_selected_samples(plan):
         assert len(np.unique(batch[batch >= 0])) == (batch >= 0).sum()
 
 
+def test_a_second_round_if_many_selected_labels_are_wrong(plan):
+    few, many, unknown = (replace(plan, noise_ratio=ratio) for ratio in (0.05, 0.2, None))
+    assert [INCVPosterior().epochs(each, 20) for each in (few, many, unknown)] == [20, 40, 20]
+    assert [INCVPosterior(rounds=3).epochs(each, 20) for each in (few, many, unknown)] == [60, 60, 60]
+
+
+def test_a_round_starts_from_new_networks_with_the_targets_of_the_round_before(plan, fake_view, make_batch):
+    method, known = INCVPosterior(networks=1, mixup=0.0, rounds=2), replace(plan, suspicion=np.linspace(0.1, 0.9, 40))
+    state = started(method, known)
+    rows = {name: tensor[0] for name, tensor in state.items()}
+    rows["memory"][:-1] = 0.25 + 0.5 * torch.nn.functional.one_hot(torch.arange(40)[:, None] % 3, 4)
+    view = fake_view(known, rows, 40)
+    for view.epoch in range(24):
+        before = rows["suspicion"].clone()
+        method.before_epoch(view)
+        assert view.restarts == (view.epoch >= 20)
+        assert torch.equal(rows["suspicion"], before) or view.epoch in (4, 24)
+
+    kept = {name: rows[name].clone() for name in ("memory", "shares")}
+    labels = [[int(plan.labels[i]) for i in (5, 30)]]
+    logits, teacher = torch.randn(1, 1, 2, 4), torch.randn(1, 1, 2, 4)
+
+    def loss(epoch):
+        return float(
+            method.loss(logits, replace(make_batch(labels, index=[[5, 30]], epoch=epoch, state=state), teacher=teacher))
+        )
+
+    log_p = logits.log_softmax(-1)[0, 0]
+    assert loss(2.0) == pytest.approx(-float(log_p[[0, 1], labels[0]].mean()), rel=1e-5)  # the given labels
+    for name, values in kept.items():
+        rows[name].copy_(values)
+    likelihood = label_likelihood(torch.tensor(labels), rows["suspicion"][[5, 30]][None], state["transition"])[0]
+    pull = rows["prior"] / rows["shares"][0]
+    target = posterior_targets(rows["memory"][[5, 30], 0] * pull, likelihood, 0.5)
+    assert loss(22.0) == pytest.approx(-float((target * log_p).sum(-1).mean()), rel=1e-5)
+    assert all(torch.equal(rows[name], values) for name, values in kept.items())
+    loss(23.0)
+    assert not any(torch.equal(rows[name], values) for name, values in kept.items())
+
+
+def test_batches_of_a_later_round_have_all_samples(plan):
+    method = INCVPosterior(rounds=2)
+    method.check(plan, 20)
+    rng = np.random.default_rng(0)
+    for epoch in (20, 21, 23, 39):
+        found = method.batches(plan, epoch, 8, rng)
+        assert sorted(found[found >= 0]) == list(range(40))
+
+
+def test_two_rounds_are_chosen_by_themselves_and_the_first_one_is_a_training_of_one_round(plan):
+    store = VectorStore(np.random.default_rng(0).normal(size=(40, 5)), torch.device("cpu"))
+    noisy = replace(plan, noise_ratio=0.2)
+
+    def trained(**settings):
+        method = INCVPosterior(**settings)
+        return train(store, partial(MLP, 4, inputs=5), method, [noisy], schedule=one_drop(6), batch_size=23, classes=4)[
+            0
+        ]
+
+    chosen, twice, once = trained(), trained(rounds=2), trained(rounds=1)
+    assert len(chosen.history) == 12 and len(once.history) == 6
+    rates = [line["learning_rate"] for line in chosen.history]
+    assert rates[:6] == rates[6:] == [line["learning_rate"] for line in once.history]
+    assert [line["loss"] for line in chosen.history[:6]] == [line["loss"] for line in once.history]
+    for one, other in zip(chosen.states, twice.states, strict=True):
+        assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_mixup_ends_in_every_round(plan, monkeypatch):
+    drawn = []
+    original = lockstep.draw_views
+    monkeypatch.setattr(
+        lockstep, "draw_views", lambda order, mixup, rng: drawn.append(mixup) or original(order, mixup, rng)
+    )
+    store = VectorStore(np.random.default_rng(0).normal(size=(40, 5)), torch.device("cpu"))
+    method = INCVPosterior(rounds=2, unmixed=0.5)
+    train(store, partial(MLP, 4, inputs=5), method, [plan], schedule=one_drop(4), batch_size=23, classes=4)
+    assert drawn == [0.5, 0.5, 0, 0, 0.5, 0.5, 0, 0]
+
+
+@pytest.mark.parametrize("stop_after", [3, 4, 5, 7])
+def test_a_stopped_training_of_two_rounds_continues_with_the_same_steps(plan, tmp_path, stop_after):
+    store = VectorStore(np.random.default_rng(0).normal(size=(40, 5)), torch.device("cpu"))
+    known = replace(plan, suspicion=np.linspace(0.1, 0.9, 40))
+    done = 0
+
+    def trained(**options):
+        return train(
+            store, partial(MLP, 4, inputs=5), INCVPosterior(rounds=2), [known], schedule=one_drop(4), batch_size=23,
+            classes=4, **options,
+        )[0]  # fmt: skip
+
+    def stop():
+        nonlocal done
+        done += 1
+        return done == stop_after
+
+    whole = trained()
+    with pytest.raises(OutOfTime):
+        trained(checkpoint=tmp_path, stop=stop)
+    resumed = trained(checkpoint=tmp_path)
+    assert [line["loss"] for line in resumed.history] == [line["loss"] for line in whole.history]
+    for one, other in zip(resumed.states, whole.states, strict=True):
+        assert all(torch.equal(one[name], other[name]) for name in one)
+
+
 @pytest.mark.parametrize("small_data", [False, True])
 def test_a_class_that_vanishes_ends_the_targets_with_a_warning(plan, fake_view, small_data):
     method = INCVPosterior(networks=2)
@@ -192,6 +298,9 @@ def test_refused_plans(plan, changes):
         {"teacher_decay": 1},
         {"warmup": 2},
         {"hidden": 1},
+        {"rounds": 0},
+        {"rounds": 1.5},
+        {"rounds": "twice"},
     ]
     + [{"strong": value} for value in (1, "yes", None, np.ones(3))],
 )
