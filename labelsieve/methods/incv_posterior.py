@@ -221,7 +221,7 @@ class INCVPosterior(Method):
 
     def round_epochs(self) -> int:
         if self._epochs is None:
-            raise InputError("the warm-up depends on the number of epochs: call check(plan, epochs) first")
+            raise InputError("incv-posterior needs the number of epochs: call check(plan, epochs) first")
         return self._epochs
 
     def warmup_epochs(self) -> int:

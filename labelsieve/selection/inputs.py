@@ -143,6 +143,8 @@ def check_samples(
     X = without_mask(without_torch(X))
     check_lengths(X, y)
     check_no_missing_text(X)
+    if isinstance(X, list | tuple) and any(isinstance(sample, Mapping) for sample in X):
+        raise InputError("X: the samples are dictionaries; give a data frame, such as pandas.DataFrame(X)")
     if is_text(X):
         if fitting:
             check_words(X, own=not reads_arrays(model))

@@ -319,3 +319,10 @@ def test_an_array_with_nan_is_refused_and_a_data_frame_recommended(estimator: An
     with pytest.raises(InputError, match="infinity") as problem:
         estimator.fit(x, y)
     assert "data frame" not in str(problem.value)
+
+
+@pytest.mark.parametrize("estimator", [INCV(), NCV("forest"), RobustClassifier()])
+def test_dictionaries_are_refused_and_a_data_frame_recommended(estimator: Any):
+    with pytest.raises(InputError, match="DataFrame") as raised:
+        estimator.fit([{"a": 1, "b": 2.0}, {"a": 3}] * 300, [0, 1] * 300)
+    assert len(str(raised.value)) < 200
