@@ -169,7 +169,10 @@ def _cost(found: list[Record]) -> str:
     kinds: dict[tuple[str, str, str, int], list[Record]] = {}
     for record in found:
         cell = record["cell"]
-        kinds.setdefault((record["kind"], cell["method"], cell["network"], cell["epochs"]), []).append(record)
+        kinds.setdefault(
+            (record["kind"], cell["method"], cell["network"], record["results"].get("epochs_trained", cell["epochs"])),
+            [],
+        ).append(record)
     rows = []
     for (kind, method, network, epochs), group in sorted(kinds.items()):
         minutes = np.array([record["seconds"] / 60 for record in group])

@@ -234,7 +234,9 @@ def describe_plan(found: dict[str, Any]) -> list[str]:
         *([[f"disk, {name}", format_bytes(size)] for name, size in found["disk_bytes"].items() if size]),
     ]
     if network:
-        training = f"training of {found['model']}, {counted(workload['training_epochs'], 'epoch')}: {_speeds(measured)}"
+        epochs, most = workload["training_epochs"], found["most_training_epochs"]
+        noisy = f" ({most:,} if many of the selected labels are wrong)" if most > epochs else ""
+        training = f"training of {found['model']}, {counted(epochs, 'epoch')}{noisy}: {_speeds(measured)}"
     else:
         training = f"training of {found['model']}: {format_duration(found['seconds']['training'])}"
     return [

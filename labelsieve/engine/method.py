@@ -67,7 +67,7 @@ class Views:
     mixup
         The networks read mixtures of two samples with weights from Beta(mixup, mixup), the larger one first; 0: none.
     unmixed
-        Share of the epochs, at the end, without mixtures.
+        Share of the epochs of the schedule, at the end, without mixtures.
     hidden
         Share of the values of a row of numbers that the networks do not see: each reads the mean of the column in other
         places. It has no effect on pictures.
@@ -80,7 +80,7 @@ class Views:
     hidden: float = 0.0
 
     def mixup_at(self, epoch: int, epochs: int) -> float:
-        return self.mixup if epoch < (1 - self.unmixed) * epochs else 0.0
+        return self.mixup if not self.unmixed or epoch < (1 - self.unmixed) * epochs else 0.0
 
     def check(self, *, pictures: bool) -> None:
         """Raise InputError for strong views of samples that are not pictures."""

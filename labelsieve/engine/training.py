@@ -159,7 +159,7 @@ def progress_state(trainings: Sequence[Training], rate: float, elapsed: float) -
     done = sum(min(t.epoch, t.epochs) for t in trainings)
     total = sum(t.epochs for t in trainings)
     return {
-        "epoch": min(t.epoch for t in trainings),
+        "epoch": min((t.epoch for t in trainings if not t.done), default=max(t.epochs for t in trainings)),
         "epochs": max(t.epochs for t in trainings),
         "done": done / total,
         "images_per_second": rate,

@@ -18,8 +18,8 @@ Predictions = NDArray[np.uint8]
 def accuracy_results(data: PictureArrays, watched: Predictions, last_epochs: int) -> dict[str, Any]:
     """Table 1 and figure 6, from predictions [epochs, networks, test pictures].
 
-    Methods with two networks count the mean of both. `last_epochs` is the length of the schedule; the first stage of
-    f-correction comes before it and is not part of the curve.
+    Methods with two networks count the mean of both. The curve has the last `last_epochs` epochs: all of
+    them, or without the first stage of f-correction.
     """
     correct = watched[-last_epochs:] == data.test_labels()
     by_network = correct.mean(2)

@@ -188,7 +188,7 @@ def _try_hooks(method: Method, name: str) -> list[str]:
             return FAILED
 
     epochs = attempt("epochs", plan, EPOCHS)
-    attempt("check", plan, epochs)  # may prepare what the other hooks need
+    attempt("check", plan, EPOCHS)  # may prepare what the other hooks need
     state = attempt("state", plan, samples=SAMPLES, classes=CLASSES, epochs=epochs)
     batches = attempt("batches", plan, 0, SAMPLES, np.random.default_rng(0))
     if batches is not FAILED:

@@ -137,19 +137,19 @@ class INCVPosterior(Method):
     mixup
         Parameter of the beta distribution of mixup; 0 mixes nothing.
     unmixed
-        Share of the epochs, at the end, that train without mixup. ResNet-32 learns whole pictures better with 0.3
-        (docs/methods.md).
+        Share of the epochs of a round, at the end, that train without mixup. ResNet-32 learns whole pictures better
+        with 0.3 (docs/methods.md).
     strong
         Train on strong views of pictures; part of the recipe for pictures on a GPU.
     hidden
         Share of the values of a row of numbers that a network does not see in training: it reads the mean of the column
         instead. No effect on pictures.
     warmup
-        Share of the epochs that train on the selected samples only.
+        Share of the epochs that train on the selected samples only, or, in a second round, that learn the targets of
+        the first one.
     rounds
-        How often networks are trained, each time for all epochs. In the first epochs of a later round, new networks
-        learn the targets of the round before. "auto": 2 if more than 10 % of the selected labels are probably wrong,
-        else 1.
+        2: new networks are trained after the first ones, for as many epochs. In their first epochs, they learn the
+        targets of the first round. "auto": 2 if more than 10 % of the selected labels are probably wrong, else 1.
     """
 
     name = "incv-posterior"
@@ -186,7 +186,8 @@ class INCVPosterior(Method):
         check_range("incv-posterior: unmixed", self.unmixed, 0, 1)
         check_range("incv-posterior: hidden", self.hidden, 0, 1, ends="[)")
         if not (isinstance(self.rounds, str) and self.rounds == "auto"):
-            check_integer("incv-posterior: rounds", self.rounds, least=1, otherwise=", or 'auto'")
+            check_integer("incv-posterior: rounds", self.rounds, otherwise=", or 'auto'")
+            check_range("incv-posterior: rounds", self.rounds, 1, 2)
 
     def needs(self) -> Needs:
         return "transition"
@@ -200,7 +201,8 @@ class INCVPosterior(Method):
     def rounds_of(self, plan: Plan) -> int:
         if self.rounds != "auto":
             return self.rounds
-        return 2 if plan.noise_ratio is not None and plan.noise_ratio > MANY_WRONG else 1
+        known = plan.suspicion is not None  # otherwise the noise ratio is not known either
+        return 2 if known and (plan.noise_ratio or 0.0) > MANY_WRONG else 1
 
     def check(self, plan: Plan, epochs: int) -> None:
         self._epochs = epochs  # of a round; batches() needs it for the length of the warm-up
@@ -257,7 +259,7 @@ class INCVPosterior(Method):
             "transition": torch.tensor(T, dtype=torch.float32),
             "suspicion": torch.tensor(self._suspicion(plan, T), dtype=torch.float32),
             "warmup": torch.tensor(float(self.warmup_epochs())),
-            "round": torch.tensor(float(self.round_epochs())),
+            "fixed": torch.tensor(0.0),  # 1 while the targets are those of the round before
             "target_weight": torch.ones(self.networks),
         }
 
@@ -274,9 +276,10 @@ class INCVPosterior(Method):
         return plan.suspicion is not None
 
     def before_epoch(self, view: TrainingView) -> None:
-        into_round = view.epoch % self.round_epochs()
-        if view.epoch and into_round == 0:
+        later, into_round = divmod(view.epoch, self.round_epochs())
+        if later and into_round == 0 and view.state["target_weight"].any():
             view.restart()
+        view.state["fixed"].fill_(later and into_round < max(1, self.warmup_epochs()))
         if into_round <= self.warmup_epochs():
             return
         if view.plan.suspicion is not None:
@@ -307,20 +310,20 @@ class INCVPosterior(Method):
         real = batch.valid[:, None, :, None]  # [t,1,B,1]
         with torch.no_grad():
             p = batch.teacher.float().softmax(-1) * real
-            warm = (batch.epoch < state["warmup"])[:, None]
-            begins = (torch.remainder(batch.epoch, state["round"]) < state["warmup"])[:, None]
-            kept = (begins & ~warm)[..., None]  # a later round begins with the targets of the round before
-            stored = state["memory"][row, batch.index]  # -1: the last row
-            memory = torch.lerp(p.transpose(1, 2), stored, torch.where(kept[..., None], 1.0, self.momentum))
+            fixed = (state["fixed"] > 0)[:, None, None]
+            memory = state["memory"][row, batch.index]  # -1: the last row
+            momentum = torch.where(fixed, 1.0, self.momentum)[..., None]
+            memory = torch.lerp(p.transpose(1, 2), memory, momentum)
             state["memory"].index_put_((row, batch.index), memory)
             shares = p.sum(2) / real.sum(2).clamp_min(1)
-            state["shares"].lerp_(shares, torch.where(kept, 0.0, 1 - SHARES_DECAY))
+            state["shares"].lerp_(shares, torch.where(fixed, 0.0, 1 - SHARES_DECAY))
             suspicion = state["suspicion"][row, batch.index]
             likelihood = label_likelihood(batch.labels, suspicion, state["transition"])[:, None]  # [t,1,B,c]
             pull = (state["prior"][:, None] / state["shares"].clamp_min(1e-6))[:, :, None]
             predictions = memory.transpose(1, 2) * pull
             targets = posterior_targets(predictions.flip(1), likelihood, self.temperature) * real
             given = F.one_hot(batch.labels, classes)[:, None] * real.float()
+            warm = (batch.epoch < state["warmup"])[:, None]
             targets = torch.where(warm[..., None, None], given, targets)
             by_target, by_given = mix_targets(targets, batch), mix_targets(given, batch)
             weight = state["target_weight"]

@@ -209,6 +209,7 @@ def _plan_network(
     network, factory = network_for(wanted, reader, len(data.classes), device.type)
     method = settings.create_method(sizes.method_settings(network.name))
     rehearsed = rehearsal_plan(data.y, method, len(data.classes))
+    noisy = replace(rehearsed, noise_ratio=1.0, suspicion=np.ones(len(data)))
     workload = Workload(
         n, passes if selects else 0, choice.epochs(settings.epochs),
         method.epochs(rehearsed, sizes.epochs), method.networks, request.gpus,
@@ -241,6 +242,7 @@ def _plan_network(
         "measured_selecting": asdict(selecting) if selects else None,
         "pictures": _picture_placement(rows, n, device),
         "wanted": asdict(workload),
+        "most_training_epochs": method.epochs(noisy, sizes.epochs),
     } | estimate(workload, found, selecting=selecting, free=free_memory(device))
 
 

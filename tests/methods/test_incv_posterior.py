@@ -158,110 +158,138 @@ def test_the_warm_up_uses_the_selected_samples(plan):
         assert len(np.unique(batch[batch >= 0])) == (batch >= 0).sum()
 
 
-def test_a_second_round_if_many_selected_labels_are_wrong(plan):
-    few, many, unknown = (replace(plan, noise_ratio=ratio) for ratio in (0.05, 0.2, None))
-    assert [INCVPosterior().epochs(each, 20) for each in (few, many, unknown)] == [20, 40, 20]
-    assert [INCVPosterior(rounds=3).epochs(each, 20) for each in (few, many, unknown)] == [60, 60, 60]
+@pytest.fixture
+def noisy_plan(plan):
+    """A quarter of the selected labels are expected to be wrong."""
+    return replace(plan, noise_ratio=0.25, suspicion=np.linspace(0.1, 0.9, 40))
 
 
-def test_a_round_starts_from_new_networks_with_the_targets_of_the_round_before(plan, fake_view, make_batch):
-    method, known = INCVPosterior(networks=1, mixup=0.0, rounds=2), replace(plan, suspicion=np.linspace(0.1, 0.9, 40))
-    state = started(method, known)
+def test_a_second_round_if_many_selected_labels_are_wrong(noisy_plan):
+    few, unknown = replace(noisy_plan, noise_ratio=0.05), replace(noisy_plan, noise_ratio=None)
+    ranks = replace(noisy_plan, suspicion=None)  # nothing is known about the noise
+    plans = (noisy_plan, few, unknown, ranks)
+    assert [INCVPosterior().epochs(each, 20) for each in plans] == [40, 20, 20, 20]
+    assert [INCVPosterior(rounds=2).epochs(each, 20) for each in plans] == [40] * 4
+    assert [INCVPosterior(rounds=1).epochs(each, 20) for each in plans] == [20] * 4
+
+
+def with_memory(rows, shift):
+    """Predictions of one of the first three classes by sample."""
+    rows["memory"][:-1] = 0.25 + 0.5 * torch.nn.functional.one_hot((torch.arange(40)[:, None] + shift) % 3, 4)
+
+
+def test_a_second_round_starts_from_new_networks_and_fixed_targets(noisy_plan, fake_view, make_batch):
+    method = INCVPosterior(networks=1, mixup=0.0)
+    state = started(method, noisy_plan)
     rows = {name: tensor[0] for name, tensor in state.items()}
-    rows["memory"][:-1] = 0.25 + 0.5 * torch.nn.functional.one_hot(torch.arange(40)[:, None] % 3, 4)
-    view = fake_view(known, rows, 40)
-    for view.epoch in range(24):
+    view = fake_view(noisy_plan, rows, 40)
+    for view.epoch in range(25):
+        with_memory(rows, view.epoch)
         before = rows["suspicion"].clone()
         method.before_epoch(view)
         assert view.restarts == (view.epoch >= 20)
-        assert torch.equal(rows["suspicion"], before) or view.epoch in (4, 24)
+        assert rows["fixed"] == (20 <= view.epoch < 23)
+        ranked = 4 <= view.epoch < 20 or view.epoch == 24
+        assert torch.equal(rows["suspicion"], before) != ranked
 
     kept = {name: rows[name].clone() for name in ("memory", "shares")}
-    labels = [[int(plan.labels[i]) for i in (5, 30)]]
+    labels = [[int(noisy_plan.labels[i]) for i in (5, 30)]]
     logits, teacher = torch.randn(1, 1, 2, 4), torch.randn(1, 1, 2, 4)
 
-    def loss(epoch):
-        return float(
-            method.loss(logits, replace(make_batch(labels, index=[[5, 30]], epoch=epoch, state=state), teacher=teacher))
-        )
+    def loss(epoch, *, fixed):
+        rows["fixed"].fill_(fixed)
+        batch = replace(make_batch(labels, index=[[5, 30]], epoch=epoch, state=state), teacher=teacher)
+        return float(method.loss(logits, batch))
 
     log_p = logits.log_softmax(-1)[0, 0]
-    assert loss(2.0) == pytest.approx(-float(log_p[[0, 1], labels[0]].mean()), rel=1e-5)  # the given labels
-    for name, values in kept.items():
-        rows[name].copy_(values)
     likelihood = label_likelihood(torch.tensor(labels), rows["suspicion"][[5, 30]][None], state["transition"])[0]
-    pull = rows["prior"] / rows["shares"][0]
-    target = posterior_targets(rows["memory"][[5, 30], 0] * pull, likelihood, 0.5)
-    assert loss(22.0) == pytest.approx(-float((target * log_p).sum(-1).mean()), rel=1e-5)
+    target = posterior_targets(rows["memory"][[5, 30], 0] * rows["prior"] / rows["shares"][0], likelihood, 0.5)
+    assert loss(22.0, fixed=True) == pytest.approx(-float((target * log_p).sum(-1).mean()), rel=1e-5)
     assert all(torch.equal(rows[name], values) for name, values in kept.items())
-    loss(23.0)
+    by_given = -float(log_p[[0, 1], labels[0]].mean())
+    assert loss(2.0, fixed=False) == pytest.approx(by_given, rel=1e-5)  # the first round begins with the given labels
     assert not any(torch.equal(rows[name], values) for name, values in kept.items())
 
 
-def test_batches_of_a_later_round_have_all_samples(plan):
-    method = INCVPosterior(rounds=2)
-    method.check(plan, 20)
+def test_no_second_round_after_a_class_has_vanished(noisy_plan, fake_view):
+    method = INCVPosterior(networks=1)
+    rows = {name: tensor[0] for name, tensor in started(method, noisy_plan).items()}
+    rows["memory"][:-1] = torch.tensor([0.5, 0.3, 0.19, 0.01])
+    view = fake_view(noisy_plan, rows, 40, epoch=10)
+    with pytest.warns(MethodWarning, match="forward-corrected"):
+        method.before_epoch(view)
+    view.epoch = 20
+    method.before_epoch(view)
+    assert view.restarts == 0
+
+
+@pytest.mark.parametrize("warmup", [0.0, 0.15, 1.0])
+def test_the_second_round_has_batches_of_all_samples_and_some_epochs_of_fixed_targets(noisy_plan, fake_view, warmup):
+    method = INCVPosterior(warmup=warmup)
+    rows = {name: tensor[0] for name, tensor in started(method, noisy_plan).items()}
     rng = np.random.default_rng(0)
     for epoch in (20, 21, 23, 39):
-        found = method.batches(plan, epoch, 8, rng)
+        found = method.batches(noisy_plan, epoch, 8, rng)
         assert sorted(found[found >= 0]) == list(range(40))
+    with_memory(rows, 0)
+    method.before_epoch(fake_view(noisy_plan, rows, 40, epoch=20))
+    assert rows["fixed"] == 1
 
 
-def test_two_rounds_are_chosen_by_themselves_and_the_first_one_is_a_training_of_one_round(plan):
-    store = VectorStore(np.random.default_rng(0).normal(size=(40, 5)), torch.device("cpu"))
-    noisy = replace(plan, noise_ratio=0.2)
+def numbers_store():
+    return VectorStore(np.random.default_rng(0).normal(size=(40, 5)), torch.device("cpu"))
 
-    def trained(**settings):
-        method = INCVPosterior(**settings)
-        return train(store, partial(MLP, 4, inputs=5), method, [noisy], schedule=one_drop(6), batch_size=23, classes=4)[
-            0
-        ]
 
-    chosen, twice, once = trained(), trained(rounds=2), trained(rounds=1)
-    assert len(chosen.history) == 12 and len(once.history) == 6
-    rates = [line["learning_rate"] for line in chosen.history]
-    assert rates[:6] == rates[6:] == [line["learning_rate"] for line in once.history]
-    assert [line["loss"] for line in chosen.history[:6]] == [line["loss"] for line in once.history]
-    for one, other in zip(chosen.states, twice.states, strict=True):
-        assert all(torch.equal(one[name], other[name]) for name in one)
+def trained_on_numbers(*plans, epochs=4, method=None, **options):
+    return train(
+        numbers_store(), partial(MLP, 4, inputs=5), method or INCVPosterior(), plans, schedule=one_drop(epochs),
+        batch_size=23, classes=4, **options,
+    )  # fmt: skip
+
+
+def equal_networks(one, other):
+    pairs = zip(one.states, other.states, strict=True)
+    return all(torch.equal(left[name], right[name]) for left, right in pairs for name in left)
+
+
+def test_the_first_of_two_rounds_is_a_training_of_one_round(noisy_plan):
+    (chosen,) = trained_on_numbers(noisy_plan)
+    (twice,), (once,) = (trained_on_numbers(noisy_plan, method=INCVPosterior(rounds=n)) for n in (2, 1))
+    assert equal_networks(chosen, twice) and not equal_networks(chosen, once)
+    assert len(chosen.history) == 8
+    for name in ("loss", "learning_rate"):
+        assert [line[name] for line in chosen.history[:4]] == [line[name] for line in once.history]
+    assert [line["learning_rate"] for line in chosen.history[4:]] == [line["learning_rate"] for line in once.history]
+
+
+def test_one_and_two_rounds_in_one_lockstep(noisy_plan):
+    plans = [replace(noisy_plan, noise_ratio=ratio, seed=seed) for seed, ratio in enumerate((0.25, 0.05, 0.25))]
+    shown = []
+    found = trained_on_numbers(*plans, progress=lambda state: shown.append((state["epoch"], state["epochs"])))
+    assert [len(each.history) for each in found] == [8, 4, 8]
+    assert shown[-1] == (8, 8) and sorted(set(shown)) == shown  # the epoch rises to the end
+    for one, plan in zip(found, plans, strict=True):
+        assert equal_networks(one, trained_on_numbers(plan)[0])
 
 
 def test_mixup_ends_in_every_round(plan, monkeypatch):
-    drawn = []
-    original = lockstep.draw_views
+    drawn, draw_views = [], lockstep.draw_views
     monkeypatch.setattr(
-        lockstep, "draw_views", lambda order, mixup, rng: drawn.append(mixup) or original(order, mixup, rng)
+        lockstep, "draw_views", lambda order, mixup, rng: draw_views(order, drawn.append(mixup) or mixup, rng)
     )
-    store = VectorStore(np.random.default_rng(0).normal(size=(40, 5)), torch.device("cpu"))
-    method = INCVPosterior(rounds=2, unmixed=0.5)
-    train(store, partial(MLP, 4, inputs=5), method, [plan], schedule=one_drop(4), batch_size=23, classes=4)
+    trained_on_numbers(plan, method=INCVPosterior(rounds=2, unmixed=0.5))
     assert drawn == [0.5, 0.5, 0, 0, 0.5, 0.5, 0, 0]
 
 
 @pytest.mark.parametrize("stop_after", [3, 4, 5, 7])
-def test_a_stopped_training_of_two_rounds_continues_with_the_same_steps(plan, tmp_path, stop_after):
-    store = VectorStore(np.random.default_rng(0).normal(size=(40, 5)), torch.device("cpu"))
-    known = replace(plan, suspicion=np.linspace(0.1, 0.9, 40))
-    done = 0
-
-    def trained(**options):
-        return train(
-            store, partial(MLP, 4, inputs=5), INCVPosterior(rounds=2), [known], schedule=one_drop(4), batch_size=23,
-            classes=4, **options,
-        )[0]  # fmt: skip
-
-    def stop():
-        nonlocal done
-        done += 1
-        return done == stop_after
-
-    whole = trained()
+def test_a_stopped_training_of_two_rounds_continues_with_the_same_steps(noisy_plan, tmp_path, stop_after):
+    epochs = iter(range(1, 9))
+    (whole,) = trained_on_numbers(noisy_plan)
     with pytest.raises(OutOfTime):
-        trained(checkpoint=tmp_path, stop=stop)
-    resumed = trained(checkpoint=tmp_path)
+        trained_on_numbers(noisy_plan, checkpoint=tmp_path, stop=lambda: next(epochs) == stop_after)
+    (resumed,) = trained_on_numbers(noisy_plan, checkpoint=tmp_path)
     assert [line["loss"] for line in resumed.history] == [line["loss"] for line in whole.history]
-    for one, other in zip(resumed.states, whole.states, strict=True):
-        assert all(torch.equal(one[name], other[name]) for name in one)
+    assert equal_networks(resumed, whole)
 
 
 @pytest.mark.parametrize("small_data", [False, True])
@@ -299,6 +327,7 @@ def test_refused_plans(plan, changes):
         {"warmup": 2},
         {"hidden": 1},
         {"rounds": 0},
+        {"rounds": 3},
         {"rounds": 1.5},
         {"rounds": "twice"},
     ]
