@@ -287,7 +287,8 @@ class TrainSettings:
         the method).
     train_epochs
         Number of epochs of the network that is trained after the selection. Default: 200 on a GPU; 20 to 60 on a CPU,
-        depending on the number of samples.
+        depending on the number of samples. incv-posterior trains a second network for as many epochs if many of the
+        selected labels are wrong.
     batch_size
         Number of samples per batch. Default: 128 (256 for incv-posterior with pictures on a GPU); smaller for small
         data sets.
