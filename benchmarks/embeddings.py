@@ -287,7 +287,7 @@ def rankings(scores: dict[str, tuple[Any, Scores]], given: Any, classes: int) ->
     parts = [joined(f"incv-estimate-1-part{k}", f"incv-estimate-2-part{k}") for k in (1, 2)]
     denoised = denoise(held_out, given, classes)
     used = average_scores((denoised, again), given, classes)
-    model = fit_noise_model(used, given, classes, held_out=held_out, opinions=TwoOpinions(*parts, given))
+    model = fit_noise_model(used, given, classes, held_out=held_out, opinions=TwoOpinions(*parts, given=given))
     return {
         "p_y": 1 - held_out.probability,
         "p_y, denoised": 1 - denoised.probability,

@@ -69,7 +69,7 @@ def selected(
     given = given_labels(data, setting.pattern, setting.ratio, seed)
     pattern = setting.pattern if protocol == "paper" else "auto"
     settings = INCVSettings(
-        n_iterations=iterations, protocol=protocol, pattern=pattern, checkpoint=checkpoint,  # type: ignore[arg-type]
+        n_iterations=iterations, protocol=protocol, pattern=pattern, checkpoint=checkpoint,
         repeats=repeats if protocol == "auto" else 1,
     )  # fmt: skip
     ends: list[float] = []

@@ -132,7 +132,7 @@ def measure(pictures: Pictures, size: int, ratio: float, seed: int) -> dict[str,
             out = run.with_name(method)
             train_run(run, out, TrainSettings(method=method, seed=seed, device="cpu"), SILENT)
             seconds = time.process_time() - began
-            predicted = predict_source(out, str(new), SourceSettings(), progress=SILENT, score=True, device="cpu")
+            predicted = predict_source(out, str(new), SourceSettings(), progress=SILENT, score=True)
             assert predicted.accuracy is not None
             found[method] = [round(predicted.accuracy.accuracy, 4), round(seconds, 1)]
         suspicion = np.array([row.suspicion for row in RunFolder(run).read_labels()], dtype=float)

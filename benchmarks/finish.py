@@ -287,6 +287,30 @@ incv-coteaching uses the same optimizer, learning rates and number of epochs; it
 only. With true labels, mixup helps on digits. Mixup of 0.2 or 2, and twice the epochs with and without sharpening, were
 not better on digits at 20 % (halves).
 
+## Two rounds
+
+`rounds=auto` (default) trains a second round if more than 10 % of the selected labels are expected to be wrong.
+Accuracy of the default in %, and differences from it in points, with the seeds 50 to 55 (`--settings rounds=1
+--settings rounds=2`):
+
+| data | noise | `auto` | `rounds=1` | `rounds=2` | AUROC, `rounds=1` |
+|---|---|---|---|---|---|
+| digits | symmetric 20 % | 98.12 | 0 | +0.03 ± 0.21 | 0 |
+| digits | symmetric 40 % | 97.31 | 0 | 0.00 ± 0.32 | 0 |
+| digits | symmetric 60 % | 95.09 | 0 | -0.22 ± 0.20 | 0 |
+| digits | symmetric 70 % | 91.73 | -0.52 ± 0.25 | +0.28 ± 0.27 | -0.0005 ± 0.0003 |
+| digits | symmetric 80 % | 79.35 | -4.23 ± 1.71 | 0 | -0.0075 ± 0.0078 |
+| digits | pair 40 % | 98.18 | 0 | +0.03 ± 0.13 | 0 |
+| photos | symmetric 60 % | 80.69 | +0.04 ± 0.49 | -0.27 ± 0.27 | +0.0013 ± 0.0006 |
+| photos | symmetric 70 % | 73.61 | +0.45 ± 0.59 | 0 | +0.0005 ± 0.0004 |
+| photos | symmetric 80 % | 60.04 | +0.18 ± 0.34 | 0 | +0.0008 ± 0.0009 |
+
+The rule was chosen with digits of the same seeds (a trial with other selections, 80 %: +3.55 ± 0.86). Photos and
+CIFAR-10 were not used for the choice. With 80 % wrong labels, a second round gains 4 points on digits and 2 on pictures
+of CIFAR-10 (docs/reproduction.md), but nothing on photos, where the AUROC is lower by about 0.001: a network on
+embeddings does not learn features, so its start probably matters less. The rule is the same for all data nevertheless,
+because digits gain much more than photos lose.
+
 ## Variants with more seeds
 
 Digits with the seeds 0, 1, 2, 10 and 11, photos with 0, 1, 2 and 10 (20 % hidden: 0 to 2), from stored selections. In

@@ -115,8 +115,8 @@ def layer_of(n: int) -> Any:
     module = ResNetCifar(depth=8, n=n).cuda().train()
     resnet.TOGETHER = 1
     plan = resnet.Plan(module, 32, 32)
-    packed = torch.randn(plan.packed_at[-1], device="cuda").bfloat16()
-    run = resnet._Pass(plan, torch.empty(BATCH, 3, 1, 1, device="cuda", dtype=torch.bfloat16), packed)
+    run = resnet._Pass(plan, torch.empty(BATCH, 3, 1, 1, device="cuda", dtype=torch.bfloat16))
+    run.packed.normal_()
     return module, plan, run
 
 
@@ -163,7 +163,7 @@ def stage_ops(n: int, plan: Any, run: Any, i: int, c: int, size: int) -> None:
         (
             "norm+skip forward",
             lambda x, r: run.normalise(i, x, part, torch.empty_like(x), r),
-            lambda x, r: batch_norm_act(x, Norm(*affine, n), residual=r, sums=part),
+            lambda x, r: batch_norm_act(x, Norm(*affine, n=n), residual=r, sums=part),
         ),
     ]
     for name, new, old in rows:
@@ -171,7 +171,7 @@ def stage_ops(n: int, plan: Any, run: Any, i: int, c: int, size: int) -> None:
     leaves = [(x.detach().requires_grad_(), r.detach().requires_grad_()) for x, r in wide]
 
     def both(x: Any, r: Any) -> None:
-        y = batch_norm_act(x, Norm(*affine, n), residual=r, sums=part)
+        y = batch_norm_act(x, Norm(*affine, n=n), residual=r, sums=part)
         torch.autograd.grad(y, (x, r), r.detach())
 
     old_time = timed(both, leaves) - timed(rows[-1][2], wide)

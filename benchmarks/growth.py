@@ -29,7 +29,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelsieve.bench.selection_speed import peak_memory, reset_peak_memory
+from labelsieve.bench.selection_speed import reset_peak_memory
+from labelsieve.data.resources import peak_memory
 from labelsieve.types import Job, Scores
 
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)

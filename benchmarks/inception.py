@@ -132,7 +132,7 @@ def eager(pictures: Pictures, *, half: bool, compiled: bool) -> float:
     store, batch = pictures.store, pictures.batch
     network: nn.Module = plain(InceptionResNetV2(CLASSES)).to(store.device)
     if half:
-        network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        network = network.to(memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(network.parameters(), lr=1e-4, momentum=0.9, weight_decay=1e-4)
     answer: Callable[..., torch.Tensor] = torch.compile(network) if compiled else network
     given = torch.as_tensor(pictures.labels, device=store.device)
@@ -197,7 +197,7 @@ def training_schedule() -> Schedule:
 def compile_network() -> None:
     """Compile the network's forward pass; torch can only fuse batch norm if it does not see our kernel."""
     kernels.usable = lambda x: False
-    InceptionResNetV2.features_of_one = torch.compile(InceptionResNetV2.features_of_one)  # type: ignore[method-assign]
+    InceptionResNetV2.features_of_one = torch.compile(InceptionResNetV2.features_of_one)
 
 
 def profiled(options: argparse.Namespace) -> list[str]:

@@ -167,7 +167,7 @@ Row = tuple[str, int, Callable[..., object], Callable[..., object], list[tuple[T
 
 
 def norm_of(module: Any, n: int, params: tuple[Tensor, ...]) -> Callable[[Tensor, Tensor], Tensor]:
-    return lambda x, r: module.batch_norm_act(x, Norm(*params, n), residual=r)
+    return lambda x, r: module.batch_norm_act(x, Norm(*params, n=n), residual=r)
 
 
 def op_rows(n: int, w: Tensor, packed: Tensor, params: tuple[Tensor, ...], single: Any, pairs: Any) -> list[Row]:

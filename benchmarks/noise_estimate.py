@@ -195,7 +195,7 @@ def _save(path: Path, answers: Sequence[Prediction]) -> None:
         arrays |= {f"{i}.probs": a.probs, f"{i}.features": a.features}
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_path(path) as partial, partial.open("wb") as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
+        np.savez(file, **arrays)
 
 
 def _load(path: Path, jobs: Sequence[Job]) -> list[Prediction]:

@@ -32,14 +32,14 @@ HERE = Path(__file__).parent
 RATIOS = (0.0, 0.3)
 
 
-def timed(task) -> tuple[object, float, float]:  # type: ignore[no-untyped-def]
+def timed(task) -> tuple[object, float, float]:
     """Return the result of a task, and its seconds of processor and of wall time."""
     cpu, wall = time.process_time(), time.perf_counter()
     result = task()
     return result, time.process_time() - cpu, time.perf_counter() - wall
 
 
-def solvers(train, test) -> list[str]:  # type: ignore[no-untyped-def]
+def solvers(train, test) -> list[str]:
     """Compare the solver of the selection with scikit-learn's default on one half of the questions."""
     rng = np.random.default_rng(0)
     given = noise.corrupt(train.y, theory.symmetric(len(train.classes), 0.2), rng)
@@ -61,7 +61,7 @@ def solvers(train, test) -> list[str]:  # type: ignore[no-untyped-def]
     return lines
 
 
-def rules(data, test, suspicion, given) -> list[tuple[str, float, float]]:  # type: ignore[no-untyped-def]
+def rules(data, test, suspicion, given) -> list[tuple[str, float, float]]:
     """Return two accuracies per rule that says which labels are trained on.
 
     The first is that on a fifth of the training file, from trainings on the other four: it chooses the rule. The second

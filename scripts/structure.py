@@ -216,17 +216,17 @@ def calls_to_the_loss() -> list[str]:
     seen: list[list[str]] = []
     original = Standard.loss
 
-    def loss(self, *arguments, **options):  # type: ignore[no-untyped-def]
+    def loss(self, *arguments, **options):
         frames = [f for f in traceback.extract_stack() if str(PACKAGE) in f.filename]
         seen.append([f"{Path(f.filename).relative_to(PACKAGE)}:{f.name}" for f in frames])
         return original(self, *arguments, **options)
 
-    Standard.loss = loss  # type: ignore[method-assign]
+    Standard.loss = loss
     try:
         with tempfile.TemporaryDirectory() as folder:
             run([*"select digits --model mlp --epochs 1 --iterations 1 --out".split(), f"{folder}/run"])
     finally:
-        Standard.loss = original  # type: ignore[method-assign]
+        Standard.loss = original
     calls = seen[0]
     start = next(i for i, call in enumerate(calls) if call.startswith("cli/runs.py"))
     return [*calls[start:], "methods/standard.py:loss"]
