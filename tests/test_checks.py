@@ -30,7 +30,7 @@ def refused(kind, name, value):
 
 def test_every_method_has_its_numbers_here():
     assert {kind for kind, _, _ in NUMBERS} == set(KINDS)
-    assert sum(is_whole for _, _, is_whole in NUMBERS) == 12 and len(NUMBERS) == 30
+    assert sum(is_whole for _, _, is_whole in NUMBERS) == 13 and len(NUMBERS) == 31
 
 
 @pytest.mark.parametrize(("kind", "name", "is_whole"), NUMBERS)
@@ -45,7 +45,7 @@ def test_what_is_no_number_is_refused(kind, name, is_whole):
 @pytest.mark.parametrize(("kind", "name", "is_whole"), NUMBERS)
 def test_numbers_of_numpy_are_numbers(kind, name, is_whole):
     """As a grid search has them."""
-    whole_number = 2 if name == "networks" else 20  # more than two networks are not possible
+    whole_number = 2 if name in ("networks", "rounds") else 20  # more than two are not possible
     value = np.int64(whole_number) if is_whole else np.float32(0.5)
     assert getattr(kind(**{name: value}), name) == value
 

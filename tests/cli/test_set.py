@@ -157,7 +157,7 @@ def test_a_run_from_its_plan_to_its_report(here: Path, capsys: pytest.CaptureFix
     planned = answer(capsys, f"{line} --dry-run")
     assert planned["method_settings"] == {"estimate_epochs": 1} and planned["plan"]["wanted"]["training_epochs"] == 5
     assert run(line.split()) == 0
-    assert "training mlp with f-correction (estimate_epochs=1): 4 epochs" in capsys.readouterr().err
+    assert "training mlp with f-correction (estimate_epochs=1): 5 epochs" in capsys.readouterr().err
     assert "estimate_epochs=1" in (here / "run" / "report.html").read_text()
     assert [entry["epoch"] for entry in RunFolder("run").read_history() if entry["stage"] == "train"][-1] == 5
     assert answer(capsys, line)["stages"] == {"select": "done", "train": "done"}
