@@ -276,8 +276,8 @@ class NoiseEstimate:
     def from_record(cls, record: Mapping[str, Any]) -> NoiseEstimate:
         """Read `record()` back.
 
-        If the file was changed by hand, a trust level that does not exist counts as rough, and a value that is no
-        proportion as unknown.
+        If the file was changed by hand, a trust level that does not exist counts as rough, and a value that is not
+        a proportion as unknown.
         """
         trust = next((level for level in Trust if level == record.get("trust")), Trust.ROUGH)
         why = next((reason for reason in WhyUnknown if reason == record.get("why_unknown")), None)

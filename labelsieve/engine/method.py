@@ -159,7 +159,7 @@ class Method:
         return Views()
 
     def check(self, plan: Plan, epochs: int) -> None:
-        """Raise InputError if the plan cannot be trained with a schedule of so many epochs; `warn_user` warns."""
+        """Raise InputError if the plan cannot be trained with a schedule of `epochs` epochs; `warn_user` warns."""
 
     def epochs(self, plan: Plan, schedule_epochs: int) -> int:
         """The number of epochs of the training (f-correction runs the schedule twice)."""

@@ -22,8 +22,8 @@ sample that looks like another class would be ignored. Hence the geometric mean 
 The networks soon rank the labels better than the selection did. So before each epoch the same values of s_i are
 assigned to the labels in a new order, by p_i and the first s_i together (`ranked_again`).
 
-If many selected labels are wrong, the networks keep mistakes of their first epochs to the end. Then a second round
-(`rounds`) trains new networks: in its first epochs they learn the targets of the first round, which stay fixed.
+If many selected labels are wrong, a second round (`rounds`) trains new networks, so that they need not keep mistakes of
+the first epochs: in its first epochs they learn the targets of the first round, which stay fixed.
 
 With two networks p_i of a target is the prediction of the other network, and the labels are ranked by the mean of both.
 Rows of numbers have no strong views: a network does not see a random part of the values (`hidden`), so that it cannot
@@ -74,7 +74,7 @@ LEAST_SUSPICION = 0.02  # no label counts as certain: one selected label in 40 i
 COLLAPSED = 0.1  # a class whose share is below this part of its prior has collapsed
 COMMON = 0.25  # rarer classes, compared with an even share, are not checked: their shares vary by chance
 NEW_WEIGHT = 0.7  # of the network's log-odds in the order of the labels, against those of the selection
-MANY_WRONG = 0.1  # of the selected labels; with fewer, a second round is not more accurate (benchmarks/finish.md)
+MANY_WRONG = 0.1  # of the selected labels; with fewer, a second round gains little (benchmarks/finish.md)
 MOST_MEMORY = 2**33  # bytes
 RANKED_AT_ONCE = 2**16  # samples, so that ranking needs little memory besides the predictions
 
