@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import unicodedata
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from glob import escape
 from pathlib import Path, PurePosixPath
@@ -41,7 +41,8 @@ RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{i}" for port in ("com", "lpt"
 MAX_NAME_BYTES = 150  # file systems allow 255; a temporary name and a suffix are added
 STATUS_COLUMNS = ("file", "id", "label", "suggested", "suspicion", "status")
 TEMPORARY = "labelsieve"  # in the names of temporary folders: other hidden files beside the target are not ours
-LIST = ".labelsieve-export"  # lists the files of an export: a folder with other files is never replaced
+LIST = ".labelsieve-export"  # size and time of the files of an export: a folder with others is never replaced
+SAME_TIME = 2_000_000_000  # nanoseconds: some file systems store even seconds
 
 
 def safe_name(name: str) -> str:
@@ -125,7 +126,7 @@ class FolderExport:
 
     def _fill(self, partial: Path) -> None:
         partial.parent.mkdir(parents=True, exist_ok=True)
-        top, files = Folder(partial), []
+        top, files = Folder(partial), {}
         tops: dict[Path, Folder] = {}  # the folders that contain class folders
         for row in self.rows.tolist():
             id = self.columns.id(row)
@@ -138,8 +139,9 @@ class FolderExport:
             folder = folder.folder(self.columns.classes[int(self.labels[row])])
             for below in folders:
                 folder = folder.folder(below)
-            written = self._copy(row, id, folder, name).relative_to(partial).as_posix()
-            files.append(written)
+            picture = self._copy(row, id, folder, name)
+            written = picture.relative_to(partial).as_posix()
+            files[written] = _state(picture)
             if self.status is not None and self.status[row]:
                 columns = self.columns
                 labels = (columns.name(int(codes[row])) or "" for codes in (columns.label, columns.suggested))
@@ -201,26 +203,40 @@ def _is_free(target: Path) -> bool:
 
 
 def _check_replaceable(target: Path) -> None:
-    """Raise InputError unless a folder is an earlier export, and no files but hidden ones were added to it."""
+    """Raise InputError unless a folder is an earlier export in which no files but hidden ones were added or changed."""
     written = _written_files(target)
-    known = set() if written is None else {target / name for name in written}.union(_hidden_files(target))
-    files = (path for path in target.rglob("*") if path.is_symlink() or not path.is_dir())
-    added = next((path for path in files if path not in known and path.name.lower() not in SYSTEM_FILES), None)
-    if written is None or added is not None:
-        what = "was" if written is None or added is None else f"contains {added.name}, which was"
-        raise InputError(
-            f"{target} {what} not written by `labelsieve export`; --force replaces only earlier exports: choose "
-            "another --to"
-        )
+    unknown = "was not written by `labelsieve export`"
+    if problem := unknown if written is None else next(_foreign_files(target, written), ""):
+        raise InputError(f"{target} {problem}; --force replaces only unchanged exports: choose another --to")
 
 
-def _written_files(target: Path) -> list[str] | None:
-    """The files of an export; None if the folder has no readable list of them, or is a link or a file."""
+def _foreign_files(target: Path, written: dict[Path, tuple[int, int]]) -> Iterator[str]:
+    """What is wrong with each file that is not as it was written, system files aside."""
+    hidden = set(_hidden_files(target))
+    for path in target.rglob("*"):
+        if path in hidden or (path.is_dir() and not path.is_symlink()) or path.name.lower() in SYSTEM_FILES:
+            continue
+        (size, time), (old_size, old_time) = _state(path), written.get(path, (-1, 0))
+        if old_size < 0:
+            yield f"contains {path.name}, which was not written by `labelsieve export`"
+        elif size != old_size or abs(time - old_time) > SAME_TIME:
+            yield f"contains {path.name}, which was changed after the export"
+
+
+def _state(path: Path) -> tuple[int, int]:
+    """Size and time of the last change of a file, or of a link itself."""
+    found = path.lstat()
+    return found.st_size, found.st_mtime_ns
+
+
+def _written_files(target: Path) -> dict[Path, tuple[int, int]] | None:
+    """Size and time of the files of an export; None if its list cannot be read, or if it is a link or a file."""
     if target.is_symlink() or not target.is_dir():
         return None
     try:
-        return [str(name) for name in json.loads(read_text(target / LIST))["files"]]
-    except (InputError, OSError, ValueError, KeyError, TypeError):
+        files = json.loads(read_text(target / LIST))["files"]
+        return {target / name: (int(size), int(time)) for name, (size, time) in files.items()}
+    except (InputError, OSError, ValueError, OverflowError, KeyError, TypeError, AttributeError):
         return None
 
 

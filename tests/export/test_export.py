@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import importlib.util
+import os
 import shutil
 from pathlib import Path
 
@@ -286,6 +287,24 @@ def test_force_never_removes_files_that_export_did_not_write(tmp_path, other, ex
     assert fingerprint(tmp_path / "mine") == before
 
 
+@pytest.mark.parametrize("link", [False, True])
+def test_force_never_removes_an_edited_picture(tmp_path, link):
+    run = runs.pictures(tmp_path, n=8)
+    out = tmp_path / "clean"
+    export(run, what="cleaned", to=out, link=link)
+    edited = next(out.rglob("*.png"))
+    content = edited.read_bytes()
+    edited.unlink()
+    edited.write_bytes(content[:-1] + b"x")  # as long as before
+    os.utime(edited, (1, 1))
+    with pytest.raises(InputError, match=f"{edited.name}, which was changed"):
+        export(run, what="cleaned", to=out, force=True)
+    assert edited.read_bytes() == content[:-1] + b"x"
+    edited.unlink()  # a picture that was removed does not hinder
+    export(run, what="cleaned", to=out, force=True)
+    assert edited.read_bytes() == content
+
+
 def test_force_replaces_no_file_and_no_link(tmp_path):
     run = runs.pictures(tmp_path, n=8)
     export(run, what="cleaned", to=tmp_path / "clean")
@@ -319,7 +338,19 @@ def test_hidden_and_system_files_do_not_hinder_force(tmp_path):
     export(run, what="cleaned", to=tmp_path / "clean", force=True)
 
 
-@pytest.mark.parametrize("content", ["", "{}", "[]", '{"files": 1}', '{"files": [1]}', "not JSON"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{}",
+        "[]",
+        '{"files": 1}',
+        '{"files": ["a"]}',
+        '{"files": {"a": 1}}',
+        '{"files": {"a": [1e999, 0]}}',
+        "not JSON",
+    ],
+)
 def test_force_does_not_replace_a_folder_whose_list_is_damaged(tmp_path, content):
     run = runs.pictures(tmp_path, n=8)
     export(run, what="cleaned", to=tmp_path / "clean")
