@@ -22,9 +22,9 @@ sample that looks like another class would be ignored. Hence the geometric mean 
 The networks soon rank the labels better than the selection did. So before each epoch the same values of s_i are
 assigned to the labels in a new order, by p_i and the first s_i together (`ranked_again`).
 
-If many selected labels are wrong, twice the epochs are more accurate on pictures, but less accurate on digits if one
-round has them all (docs/reproduction.md, benchmarks/finish.md). So a second round (`rounds`) trains new networks: in
-its first epochs they learn the targets of the first round, which stay fixed. It gains on both.
+If many selected labels are wrong, twice the epochs are more accurate on pictures, but not on digits if one round has
+them all (docs/reproduction.md, benchmarks/finish.md). So a second round (`rounds`) trains new networks: in its first
+epochs they learn the targets of the first round, which stay fixed. It gains on both.
 
 With two networks p_i of a target is the prediction of the other network, and the labels are ranked by the mean of both.
 Rows of numbers have no strong views: a network does not see a random part of the values (`hidden`), so that it cannot
