@@ -317,8 +317,8 @@ the epochs -5.15 ± 1.07. Two rounds at 65 and 70 % gained about 0.3 and 0.5 poi
 and so were four photo runs with 80 % (seeds 60 to 63: -0.3 points, AUROC -0.001). The photos of the table came later.
 
 One round and two rounds **of twice the epochs** (`--settings rounds=1 --settings rounds=2 --longer 2`), differences
-from the default. At 80 % and, for some or all seeds, at 70 % the default has two rounds, so one longer round has as many
-epochs as the default there. Photos: `rounds=1` only.
+from the default. At 80 % and, for some or all seeds, at 70 % the default has two rounds, so one longer round has as
+many epochs as the default there. Photos: `rounds=1` only.
 
 | data | noise | one longer round, points | AUROC | two longer rounds, points | AUROC |
 |---|---|---|---|---|---|
