@@ -86,12 +86,14 @@ def table(results: Path, network: str) -> str:
         learnt, wrong = np.exp(-stored["label_loss"].astype(np.float64)) > 0.5, stored["label_wrong"]
         settings = ",".join(f"{key}={value}" for key, value in cell["settings"].items()) or "default"
         judged = f"AUROC {found['before']['auroc']:.4f} -> {found['after']['auroc']:.4f}"
+        first_round = found["curve"][cell["epochs"] - 1 : -1]  # empty: one round
+        earlier = f"{100 * first_round[0]:.2f} % after one round, " if first_round else ""
         learnt_of = (
             f"learnt {learnt[~wrong].mean():.3f} of the right and {learnt[wrong].mean():.3f} of the wrong labels"
         )
         lines.append(
             f"{cell['network']} {cell['noise']['pattern']}-{cell['noise']['ratio']:g} seed {cell['seed']} "
-            f"{cell['epochs']} epochs, {cell['iterations']} iterations, {settings}: "
+            f"{cell['epochs']} epochs, {cell['iterations']} iterations, {settings}: {earlier}"
             f"{100 * found['test_accuracy']:.2f} % (predict: {100 * found.get('predict_accuracy', np.nan):.2f} %), "
             f"{judged}, "
             f"ECE {found['after']['calibration_error']:.3f}, {learnt_of}, {record['seconds']:.0f} s"
