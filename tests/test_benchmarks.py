@@ -222,6 +222,10 @@ def test_trials_of_incv_posterior_test_on_held_out_training_pictures(tmp_path: P
     first, last = one.people["random2"], worst.people["random2"]
     wrong = first != one.true
     assert (last[wrong] == first[wrong]).all() and (last != worst.true).sum() > wrong.sum()
+    monkeypatch.setattr(trials, "WRONG_OF_THREE", 0.8)
+    three = trials.held_out(tmp_path, "worst-of-three").people["random2"]
+    wrong = last != worst.true
+    assert (three[wrong] == last[wrong]).all() and (three != worst.true).sum() > wrong.sum()
     assert not trials.held_out(tmp_path, "symmetric-0.8").people
     assert trials.parse_settings("momentum=0.2,temperature=1.0") == (
         ("incv-posterior", "momentum", 0.2),
