@@ -1,15 +1,16 @@
-"""incv-posterior compared with standard and incv-coteaching on rows of numbers: digits and embeddings of photos.
+"""incv-posterior compared with standard and incv-coteaching on rows of numbers: digits and embeddings of pictures.
 
     python benchmarks/finish.py --cache DIR                                digits; writes finish.md, about 10 minutes
     PYTHONPATH=benchmarks python benchmarks/finish.py --photos FOLDER --test FOLDER --cache DIR     photos as well
+    PYTHONPATH=benchmarks python benchmarks/finish.py --people FOLDER --cache DIR     labels of people as well
     python benchmarks/finish.py --cache DIR --settings momentum=0.2 --settings warmup=0.3     compares settings
     python benchmarks/finish.py --cache DIR --settings rounds=1 --longer 2     the same with twice the epochs
 
-The folders hold class folders; photos are embedded as in embeddings.py, into DIR. Wrong labels are planted. Every
-method starts from the same selection (`INCV`), which is stored in DIR, and trains with the MLP, batch size, epochs and
-learning rates of `labelsieve train`. Every row is kept in finish.json beside the page, so a stopped measurement
-continues. With `--settings`, incv-posterior with these settings is compared with its defaults on other seeds, and
-nothing is written.
+The folders of photos hold class folders; `--people` has CIFAR-10 and CIFAR-10_human.pt (CIFAR-10N). Pictures are
+embedded into DIR. Wrong labels are planted, except those of people. Every method starts from the same selection
+(`INCV`), which is stored in DIR, and trains with the MLP, batch size, epochs and learning rates of `labelsieve train`.
+Every row is kept in finish.json beside the page, so a stopped measurement continues. With `--settings`, incv-posterior
+with these settings is compared with its defaults on other seeds, and nothing is written.
 """
 
 from __future__ import annotations
@@ -22,17 +23,19 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from labelsieve import INCV, metrics, noise, theory
+from labelsieve.data.cifar import human_labels
 from labelsieve.engine import Plan, VectorStore, train
 from labelsieve.engine.bundle import Bundle
 from labelsieve.engine.evaluate import mean_scores, probabilities
 from labelsieve.engine.method import Method
 from labelsieve.engine.schedule import auto_batch_size, auto_epochs, one_drop
+from labelsieve.experiments.datasets import open_cifar10
 from labelsieve.experiments.evaluate import calibration_error
 from labelsieve.methods import create
 from labelsieve.methods.custom_method import read_settings
@@ -43,7 +46,7 @@ from labelsieve.selection.posterior import flag_labels
 from labelsieve.types import CANDIDATE, REMOVED, SELECTED, Selection
 
 CLASSES, TRAINING = 10, 1257
-SEEDS = {"digits": range(20, 30), "photos": range(20, 30)}  # not those of the choice: 0 to 2, 10, 11, 50 to 54
+SEEDS = {"digits": range(20, 30), "photos": range(20, 30), "people": range(20, 30)}  # not those of any choice
 CHOICE_SEEDS = range(50, 56)  # of --settings
 NOISE = {
     "symmetric 20 %": theory.symmetric(CLASSES, 0.2),
@@ -52,12 +55,22 @@ NOISE = {
     "pair 40 %": theory.pair(CLASSES, 0.4),
 }
 CHOICE_NOISE = NOISE | {f"symmetric {ratio} %": theory.symmetric(CLASSES, ratio / 100) for ratio in (70, 80)}
+PEOPLE = {"one person, 18 %": ("random2",), "worse of two, 31 %": ("random2", "random3")}
+PEOPLE_EMBEDDED, PEOPLE_TRAINING = (12_000, 3_000), 3_000  # embedded pictures of both parts, training samples of a seed
 METHODS = ("standard", "incv-coteaching", "incv-posterior")
 FITTED = (
     "candidate_", "selected_", "iteration_", "suspicion_", "predicted_", "probability_", "confidence_", "loss_",
     "noise_ratio_", "expected_precision_", "expected_recall_", "transition_matrix_", "history_",
 )  # fmt: skip
 Arrays = tuple[Any, Any, Any, Any]  # rows and labels for training, rows and labels for testing
+
+
+class Source(NamedTuple):
+    """A data set whose labels are made wrong in several ways."""
+
+    draw: Callable[[str, int], tuple[Arrays, Any]]  # arrays and given labels for a kind of noise and a seed
+    kinds: list[str]
+    estimator: Any  # of the selection
 
 
 def digits() -> Arrays:
@@ -74,12 +87,50 @@ def photos(folder: Path, test: Path, cache: Path) -> Arrays:
 
     found, clean = (read("photos", part, "pretrained:lite0", cache) for part in (folder, test))
     x, x_test = (np.asarray(part.features().x) for part in (found, clean))
+    x, x_test = standardised(x, x_test)
+    return x, found.y, x_test, clean.y
+
+
+def standardised(x: Any, x_test: Any) -> tuple[Any, Any]:
     mean, spread = x.mean(0), x.std(0) + 1e-6
-    return (x - mean) / spread, found.y, (x_test - mean) / spread, clean.y
+    return (x - mean) / spread, (x_test - mean) / spread
 
 
-def planted(true: Any, transition: Any, seed: int) -> Any:
-    return np.asarray(noise.corrupt(true, transition, np.random.default_rng([seed, 7])), dtype=np.int64)
+def planted(arrays: Arrays, kinds: list[str], estimator: Any) -> Source:
+    def draw(kind: str, seed: int) -> tuple[Arrays, Any]:
+        given = noise.corrupt(arrays[1], CHOICE_NOISE[kind], np.random.default_rng([seed, 7]))
+        return arrays, np.asarray(given, dtype=np.int64)
+
+    return Source(draw, kinds, estimator)
+
+
+def people(folder: Path, cache: Path) -> Source:
+    """Samples of CIFAR-10 with the labels of people. The seeds of a choice draw from other pictures than the others."""
+    from PIL import Image
+    from pretrained import lite0
+
+    data, sizes = open_cifar10(folder), PEOPLE_EMBEDDED
+    chosen, stored = np.random.default_rng(0).permutation(len(data.true))[: sizes[0]], cache / "cifar10-lite0.npz"
+    if not stored.is_file():
+        pictures = [Image.fromarray(picture) for picture in (*data.pictures[chosen], *data.test_pictures[: sizes[1]])]
+        found = np.concatenate([lite0(pictures[i : i + 100]) for i in range(0, len(pictures), 100)])
+        np.savez(stored, train=found[: sizes[0]], test=found[sizes[0] :])
+    embedded = np.load(stored)
+    rows, rows_test = embedded["train"], embedded["test"]
+    true, true_test = data.true[chosen], data.test_labels()[: sizes[1]]
+    given_by = {name: human_labels(folder, name)[chosen] for names in PEOPLE.values() for name in names}
+
+    def draw(kind: str, seed: int) -> tuple[Arrays, Any]:
+        half = 0 if seed in CHOICE_SEEDS else 1
+        train, test = (np.array_split(np.arange(size), 2)[half] for size in sizes)
+        train = np.random.default_rng([seed, 7]).choice(train, PEOPLE_TRAINING, replace=False)
+        given, *others = (given_by[name][train] for name in PEOPLE[kind])
+        for other in others:
+            given = np.where(given == true[train], other, given)
+        x, x_test = standardised(rows[train], rows_test[test])
+        return (x, true[train], x_test, true_test[test]), given
+
+    return Source(draw, list(PEOPLE), named_classifier("logistic", embedded=True))
 
 
 def selection(x: Any, given: Any, seed: int, estimator: Any, stored: Path) -> Any:
@@ -169,8 +220,9 @@ def page(lines: list[dict[str, Any]]) -> str:
         + " and ".join(f"{seeds[0]} to {seeds[-1]} ({data})" for data, seeds in SEEDS.items())
         + ",",
         f"with standard deviations. Digits: {TRAINING:,} training and 540 test samples. Photos: clothing, 3,068",
-        "training and 372 test photos, embeddings by EfficientNet-Lite0. Differences are paired by seed, with standard",
-        "errors.",
+        "training and 372 test photos, embeddings by EfficientNet-Lite0. People: 3,000 training and 1,500 test samples",
+        "of CIFAR-10, the same embeddings, labels of one person or of two (the wrong one if there is one; CIFAR-10N).",
+        "Differences are paired by seed, with standard errors.",
         "",
         "## Test accuracy in %, from the mean prediction of the networks of a method",
         *table(
@@ -400,17 +452,17 @@ rose by 0.0017 / 0.0015 / 0.0140 on digits and changed by -0.0008 / +0.0006 on p
 """
 
 
-def compare(sources: Mapping[str, tuple[Arrays, Any]], settings: list[str], longer: int, cache: Path) -> None:
+def compare(sources: Mapping[str, Source], settings: list[str], longer: int, cache: Path) -> None:
     """Print the differences of settings from the defaults of incv-posterior: accuracy in points, and AUROC."""
     name = METHODS[-1]
     values = {text: read_settings(text.split(",")) for text in settings}
     defaults, others = {"": create(name)}, {text: create(name, **chosen) for text, chosen in values.items()}
-    for data, (arrays, estimator) in sources.items():
-        for kind in [kind for kind in CHOICE_NOISE if data == "digits" or not kind.startswith("pair")]:
+    for data, source in sources.items():
+        for kind in source.kinds:
             rows: dict[str, list[dict[str, Any]]] = {text: [] for text in (*defaults, *others)}
             for seed in CHOICE_SEEDS:
-                given = planted(arrays[1], CHOICE_NOISE[kind], seed)
-                found = selection(arrays[0], given, seed, estimator, cache / f"{data}-{kind}-{seed}.pickle")
+                arrays, given = source.draw(kind, seed)
+                found = selection(arrays[0], given, seed, source.estimator, cache / f"{data}-{kind}-{seed}.pickle")
                 for methods, factor in ((defaults, 1), (others, longer)):
                     for row in measure(arrays, given, seed, found, methods, factor):
                         rows[row["method"]].append(row)
@@ -426,6 +478,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--photos", type=Path)
     parser.add_argument("--test", type=Path)
+    parser.add_argument("--people", type=Path)
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent)
     parser.add_argument(
@@ -435,24 +488,27 @@ def main() -> None:
     options = parser.parse_args()
     options.cache.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
-    sources: dict[str, tuple[Arrays, Any]] = {"digits": (digits(), None)}
+    kinds = list(CHOICE_NOISE if options.settings else NOISE)
+    sources = {"digits": planted(digits(), kinds, None)}
     if options.photos:
         arrays = photos(options.photos, options.test, options.cache)
-        sources["photos"] = arrays, named_classifier("logistic", embedded=True)
+        symmetric = [kind for kind in kinds if not kind.startswith("pair")]
+        sources["photos"] = planted(arrays, symmetric, named_classifier("logistic", embedded=True))
+    if options.people:
+        sources["people"] = people(options.people, options.cache)
     if options.settings:
         compare(sources, options.settings, options.longer, options.cache)
         return
     stored = options.out / "finish.json"
     lines = json.loads(stored.read_text()) if stored.is_file() else []
-    for data, (arrays, estimator) in sources.items():
-        kinds = [kind for kind in NOISE if data == "digits" or not kind.startswith("pair")]
-        for seed, kind in product(SEEDS[data], kinds):
+    for data, source in sources.items():
+        for seed, kind in product(SEEDS[data], source.kinds):
             if any((line["data"], line["noise"], line["seed"]) == (data, kind, seed) for line in lines):
                 continue
-            given = planted(arrays[1], NOISE[kind], seed)
+            arrays, given = source.draw(kind, seed)
             file = options.cache / f"{data}-{kind}-{seed}.pickle"
             methods = {name: create(name) for name in METHODS}
-            for row in measure(arrays, given, seed, selection(arrays[0], given, seed, estimator, file), methods):
+            for row in measure(arrays, given, seed, selection(arrays[0], given, seed, source.estimator, file), methods):
                 lines.append({"data": data, "noise": kind, "seed": seed, **row})
                 print(lines[-1], flush=True)
             stored.write_text(json.dumps(lines, indent=0) + "\n", encoding="utf-8")

@@ -24,6 +24,9 @@ from labelsieve.types import SELECTED, FloatArray, IntArray, LabelledData, Score
 # The smallest suspicion in the log-odds of networks that have learnt the labels, which are too sure (chosen on CIFAR-10
 # and photos: docs/reproduction.md, benchmarks/finish.md).
 LEAST_LEARNT_SUSPICION = 1e-2
+# The weight of networks if the selection is sure of all labels, and the part of it that is lost per memorised share of
+# the wrong labels (both chosen on digits, photos, labels of people and CIFAR-10: benchmarks/finish.md).
+WEIGHT_IF_SURE, LOST_IF_MEMORISED = 0.6, 6.0
 SUGGESTIONS = "suggestions.csv"
 # `suspicion` is the probability that the label is wrong, `probability` that of the suggested label.
 SUGGESTION_COLUMNS = ("id", "label", "suspicion", "suggested", "probability")
@@ -66,21 +69,35 @@ def _first_scores(first: Selection, second: Scores) -> Scores:
 def with_learnt_labels(suspicion: FloatArray, new: FloatArray) -> FloatArray:
     """The weighted mean of the log-odds of both, shifted so that the expected number of wrong labels stays the first.
 
-    Samples without a first suspicion have the new one. A network that has learnt wrong labels often ranks labels better
-    than the selection did, but it finds too few wrong ones. Its weight is 0.5 if the selection is sure of all labels,
-    and 1 if it knows nothing: (1 + u) / 2, where u is the share of the variance of "wrong" that its suspicion leaves
-    unexplained, E[s (1 - s)] / (E[s] (1 - E[s])).
+    Samples without a first suspicion have the new one.
     """
     known = np.isfinite(suspicion)
     if not known.any():
         return suspicion
     expected = suspicion[known].mean()
-    variance = expected * (1 - expected)
-    unexplained = (suspicion[known] * (1 - suspicion[known])).mean() / variance if variance > 0 else 0.0
+    weight = weight_of_networks(suspicion[known], new[known])
     of_first, of_second = log_odds_of(suspicion, LEAST_ODDS), log_odds_of(new, LEAST_LEARNT_SUSPICION)
-    both = (1 - unexplained) / 2 * of_first + (1 + unexplained) / 2 * of_second
-    log_odds = np.where(known, both, of_second)
+    log_odds = np.where(known, (1 - weight) * of_first + weight * of_second, of_second)
     return probability_of(log_odds + shift_to_mean(log_odds[known], expected))
+
+
+def weight_of_networks(suspicion: FloatArray, new: FloatArray) -> float:
+    """How much networks that have learnt the labels count against a selection, from the suspicions of both.
+
+    The weight depends on two shares. One is the share of the variance of "wrong" that the suspicion explains,
+    1 - E[s (1 - s)] / (E[s] (1 - E[s])): a selection that is sure of all labels counts more. The other is the share of
+    wrong labels that the networks have memorised. Networks on embeddings memorise many and rank the labels worse than
+    the selection did. This is seen without true labels: they contradict fewer labels than are expected to be wrong.
+    As the selection expects them, the second share matters less if the first one is small.
+    """
+    expected = suspicion.mean()
+    variance = expected * (1 - expected)
+    if variance == 0:
+        return WEIGHT_IF_SURE
+    explained = 1 - (suspicion * (1 - suspicion)).mean() / variance
+    memorised = max(0.0, 1 - (new > 0.5).mean() / expected)
+    weight = WEIGHT_IF_SURE + (1 - WEIGHT_IF_SURE) * (1 - explained)
+    return float(weight * max(0.0, 1 - LOST_IF_MEMORISED * memorised * explained))
 
 
 def judge_again(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from labelsieve import metrics, theory
 from labelsieve.noise import corrupt
-from labelsieve.selection.finalize import judge_again, with_learnt_labels
+from labelsieve.selection.finalize import judge_again, weight_of_networks, with_learnt_labels
 from labelsieve.selection.noise_model import fit_noise_model
 from labelsieve.selection.posterior import calibrate, posterior_of
 from labelsieve.types import CANDIDATE, SELECTED, NoiseEstimate, Scores, Selection, Trust
@@ -67,7 +68,20 @@ def test_the_less_a_selection_knows_the_more_the_networks_count():
     unsure = np.clip(0.3 + rng.normal(0, 0.05, SAMPLES), 0.1, 0.5)
     sure = np.where(rng.random(SAMPLES) < 0.3, 0.99, 0.01)  # both are chance, and the networks know most labels
     by_unsure, by_sure = (metrics.auroc(WRONG, with_learnt_labels(first, networks)) for first in (unsure, sure))
-    assert by_unsure > metrics.auroc(WRONG, networks) - 0.01 and by_sure < by_unsure - 0.1
+    assert by_unsure > metrics.auroc(WRONG, networks) - 0.01 and by_sure < by_unsure - 0.02
+
+
+def test_networks_that_have_memorised_wrong_labels_count_less():
+    suspicion, memorised = suspicion_of(predictions(2.5, 2)), 1 - predictions(4.0, 3).probability
+    shares, weights, aurocs = (0.0, 0.2, 0.5), [], []
+    before = metrics.auroc(WRONG, suspicion)
+    for share in shares:
+        networks = np.where(WRONG & (np.random.default_rng(4).random(SAMPLES) < share), 0.001, memorised)
+        weights.append(weight_of_networks(suspicion, networks))
+        aurocs.append(metrics.auroc(WRONG, with_learnt_labels(suspicion, networks)))
+    assert all(more > less for more, less in pairwise(weights)) and weights[-1] < 0.1
+    assert aurocs[0] > before and aurocs[-1] > before - 0.01
+    assert weight_of_networks(np.zeros(3), np.array([0.1, 0.2, 0.9])) < 1  # nothing is expected to be wrong
 
 
 def test_networks_that_have_learnt_the_labels_do_not_change_how_many_are_wrong():
