@@ -2,7 +2,7 @@
 
     python benchmarks/finish.py --cache DIR                                digits; writes finish.md, about 10 minutes
     PYTHONPATH=benchmarks python benchmarks/finish.py --photos FOLDER --test FOLDER --cache DIR     photos as well
-    PYTHONPATH=benchmarks python benchmarks/finish.py --people FOLDER --cache DIR     labels of people as well
+    PYTHONPATH=benchmarks python benchmarks/finish.py --people FOLDER --cache DIR     human labels as well
     python benchmarks/finish.py --cache DIR --settings momentum=0.2 --settings warmup=0.3     compares settings
     python benchmarks/finish.py --cache DIR --settings rounds=1 --longer 2     the same with twice the epochs
 
@@ -105,7 +105,7 @@ def planted(arrays: Arrays, kinds: list[str], estimator: Any) -> Source:
 
 
 def people(folder: Path, cache: Path) -> Source:
-    """Samples of CIFAR-10 with the labels of people. The seeds of a choice draw from other pictures than the others."""
+    """Samples of CIFAR-10 with human labels. The seeds of a choice draw from other pictures than the others."""
     from PIL import Image
     from pretrained import lite0
 
@@ -249,9 +249,9 @@ except at 20 % (0.8 standard errors on digits, 1.4 on photos), **on photos with 
 people** (0.7 and 0.4).
 
 **Wrong labels**: after the training, the AUROC is higher on digits and on photos with 40 and 60 %, and so is F1. **On
-photos with 20 % and with labels of people, both are the same as before**, because the networks have memorised so many
+photos with 20 % and with human labels, both are the same as before**, because the networks have memorised so many
 wrong labels that their weight is nearly 0; with 31 % it is just large enough to lower F1 by 0.005. With the weight of
-earlier versions, labels of people lost 0.003 of AUROC and 0.06 of F1 (seeds 50 to 55). Photos with 20 % gained 0.027 of
+earlier versions, human labels lost 0.003 of AUROC and 0.06 of F1 (seeds 50 to 55). Photos with 20 % gained 0.027 of
 F1 then, although the AUROC fell, because fewer labels were flagged and the selection flags too many there. The ECE is
 at most 0.05 in every setting.
 
@@ -422,9 +422,9 @@ these seeds.
 ## Weight of the networks in the judgement after the training
 
 The networks alone rank the labels better than the selection on digits and on most noises of CIFAR-10, and worse on
-embeddings, most of all with labels of people. They are too sure, so their log-odds are limited to those of 1 and 99 %.
+embeddings, most of all with human labels. They are too sure, so their log-odds are limited to those of 1 and 99 %.
 Earlier versions gave them the weight (1 + u) / 2, where u is the share of the variance of "wrong" that the suspicion of
-the selection leaves unexplained. With labels of people, that lowered the AUROC by 0.003.
+the selection leaves unexplained. With human labels, that lowered the AUROC by 0.003.
 
 What differs between these data is how many wrong labels the networks have memorised. This shows without true labels:
 *contradicted* is the share of the labels to which the networks give a probability below 0.5, divided by the share that

@@ -25,7 +25,7 @@ from labelsieve.types import SELECTED, FloatArray, IntArray, LabelledData, Score
 # and photos: docs/reproduction.md, benchmarks/finish.md).
 LEAST_LEARNT_SUSPICION = 1e-2
 # The weight of networks if the selection is sure of all labels, and the part of it that is lost per memorised share of
-# the wrong labels (both chosen on digits, photos, labels of people and CIFAR-10: benchmarks/finish.md).
+# the wrong labels (both chosen on digits, photos, human labels and CIFAR-10: benchmarks/finish.md).
 WEIGHT_IF_SURE, LOST_IF_MEMORISED = 0.6, 6.0
 SUGGESTIONS = "suggestions.csv"
 # `suspicion` is the probability that the label is wrong, `probability` that of the suggested label.
