@@ -106,12 +106,12 @@ def planted(arrays: Arrays, kinds: list[str], estimator: Any) -> Source:
 
 def people(folder: Path, cache: Path) -> Source:
     """Samples of CIFAR-10 with human labels. The seeds of a choice draw from other pictures than the others."""
-    from PIL import Image
-    from pretrained import lite0
-
     data, sizes = open_cifar10(folder), PEOPLE_EMBEDDED
     chosen, stored = np.random.default_rng(0).permutation(len(data.true))[: sizes[0]], cache / "cifar10-lite0.npz"
     if not stored.is_file():
+        from PIL import Image
+        from pretrained import lite0
+
         pictures = [Image.fromarray(picture) for picture in (*data.pictures[chosen], *data.test_pictures[: sizes[1]])]
         found = np.concatenate([lite0(pictures[i : i + 100]) for i in range(0, len(pictures), 100)])
         np.savez(stored, train=found[: sizes[0]], test=found[sizes[0] :])

@@ -202,19 +202,24 @@ def test_page_of_real_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert least < most - 0.01 and middle == pytest.approx((least + most) / 2, abs=0.005)
 
 
-def test_trials_of_incv_posterior_test_on_held_out_training_pictures(tmp_path: Path, monkeypatch: Any) -> None:
-    trials = script("benchmarks/finish_trials.py")
-    monkeypatch.setattr(trials, "HELD_OUT", 10)
+def write_cifar10_with_human_labels(folder: Path) -> None:
+    """50 training and 10 test pictures of noise, and the labels of two people: 25 and 17 are wrong."""
     rng, labels = np.random.default_rng(0), []
     for name in [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]:
         rows = rng.integers(0, 256, (10, 3073), dtype=np.uint8)
         rows[:, 0] = np.arange(10)
-        (tmp_path / f"{name}.bin").write_bytes(rows.tobytes())
+        (folder / f"{name}.bin").write_bytes(rows.tobytes())
         labels += rows[:, 0].tolist() if name != "test_batch" else []
     second, third = np.array(labels), np.array(labels)
     second[::2], third[::3] = (second[::2] + 1) % 10, (third[::3] + 2) % 10
     people = {"random_label2": second, "random_label3": third}
-    (tmp_path / "CIFAR-10_human.pt").write_bytes(pickle.dumps(people))
+    (folder / "CIFAR-10_human.pt").write_bytes(pickle.dumps(people))
+
+
+def test_trials_of_incv_posterior_test_on_held_out_training_pictures(tmp_path: Path, monkeypatch: Any) -> None:
+    trials = script("benchmarks/finish_trials.py")
+    monkeypatch.setattr(trials, "HELD_OUT", 10)
+    write_cifar10_with_human_labels(tmp_path)
     one, worst = (trials.held_out(tmp_path, which) for which in ("random2", "worst"))
     assert len(one.true) == 40 and len(one.test_labels()) == 10
     pictures = np.concatenate([one.pictures, one.test_pictures]).reshape(50, -1)
@@ -232,6 +237,25 @@ def test_trials_of_incv_posterior_test_on_held_out_training_pictures(tmp_path: P
         ("incv-posterior", "temperature", 1.0),
     )
     assert trials.parse_settings("") == ()
+
+
+def test_human_labels_of_other_pictures_are_used_to_choose(tmp_path: Path, monkeypatch: Any) -> None:
+    finish = script("benchmarks/finish.py")
+    monkeypatch.setattr(finish, "PEOPLE_EMBEDDED", (40, 10))
+    monkeypatch.setattr(finish, "PEOPLE_TRAINING", 15)
+    write_cifar10_with_human_labels(tmp_path)
+    rows = np.arange(50, dtype=np.float32)[:, None]  # each sample is its number
+    np.savez(tmp_path / "cifar10-lite0.npz", train=rows[:40], test=rows[40:])
+    monkeypatch.setattr(finish, "standardised", lambda *parts: parts)
+    source = finish.people(tmp_path, tmp_path)
+    one, two = source.kinds
+    drawn = {(kind, seed): source.draw(kind, seed) for kind in (one, two) for seed in (20, 21, 50, 51)}
+    used = {at: set(arrays[0][:, 0]) | set(arrays[2][:, 0]) for at, (arrays, _) in drawn.items()}
+    assert all(len(numbers) == 15 + 5 for numbers in used.values())
+    assert not (used[one, 20] | used[one, 21]) & (used[one, 50] | used[one, 51])
+    assert used[one, 20] == used[two, 20] != used[one, 21]
+    wrong = {kind: drawn[kind, 20][1] != drawn[kind, 20][0][1] for kind in (one, two)}
+    assert wrong[two][wrong[one]].all() and wrong[two].sum() > wrong[one].sum()
 
 
 def test_trials_of_incv_posterior_change_the_noise_ratio_of_copied_selections(tmp_path: Path) -> None:
