@@ -470,8 +470,9 @@ cross-validated again, in four parts and twice, on the classes that the networks
 with those of the selection. On photos (seeds 50 to 54) the AUROC rises by 0.0003 ± 0.0002, 0.0026 ± 0.0007, 0.0100 ±
 0.0013 and 0.0206 ± 0.0024 at 20, 40, 60 and 80 %; with the weight used now it rises by 0.0001, 0.0009, 0.0061 and
 0.0162 (seeds 50 to 55). On digits (seeds 50 to 53, random forest) it is worse, with pair noise +0.0013 instead of
-+0.0033. It takes eight more trainings of the classifier. On labels corrected by the
-selection instead of the networks, the same mean gains less: 0.0004 and 0.0006 at 40 and 60 % (photos, three seeds).
++0.0033. With human labels (seeds 50 to 52) it falls by 0.0003 and 0.0006. It takes eight more trainings of the
+classifier. On labels corrected by the selection instead of the networks, the same mean gains less: 0.0004 and 0.0006 at
+40 and 60 % (photos, three seeds).
 
 Earlier versions ranked by the mean of both assessments and estimated the noise again. This is not used because the
 networks have learnt the labels that they assess.
