@@ -64,7 +64,7 @@ bench: $(VENV)/all
 	$(BIN)/labelsieve bench select
 	$(BIN)/labelsieve bench io
 
-# Long tests of kills, failed writes, hostile files, generated attacks and fuzzing. Writes docs/trust.md. Takes about 30 minutes
+# Long tests of kills, failed writes, hostile files, generated attacks and fuzzing. Writes docs/trust.md. Takes 15 to 30 minutes
 # on 2 cores. To continue a run that was stopped: .venv/bin/python scripts/trust.py --resume
 trust: $(VENV)/all
 	$(ONE_THREAD) $(BIN)/python scripts/trust.py
