@@ -53,10 +53,9 @@ def held_out(folder: Path, noise: str) -> PictureArrays:
     whole = open_cifar10(folder)
     people = {name: human_labels(folder, name) for name in PEOPLES_LABELS if name == noise}
     if noise in (WORST, WORST_OF_THREE):
-        labels, second = (human_labels(folder, name) for name in (PEOPLE.pattern, "random3"))
-        people[PEOPLE.pattern] = np.where(labels == whole.true, second, labels)
-    if noise == WORST_OF_THREE:
-        people[PEOPLE.pattern] = with_third_person(whole.true, labels, second, np.random.default_rng(SPLIT_SEED))
+        two = [human_labels(folder, name) for name in (PEOPLE.pattern, "random3")]
+        worst = np.where(two[0] == whole.true, two[1], two[0])
+        people[PEOPLE.pattern] = worst if noise == WORST else with_third_person(whole.true, two, worst)
     order = np.random.default_rng(SPLIT_SEED).permutation(len(whole.true))
     test, train = np.sort(order[:HELD_OUT]), np.sort(order[HELD_OUT:])
     return PictureArrays(
@@ -65,17 +64,16 @@ def held_out(folder: Path, noise: str) -> PictureArrays:
     )  # fmt: skip
 
 
-def with_third_person(true: IntArray, labels: IntArray, second: IntArray, rng: np.random.Generator) -> IntArray:
-    """The wrong label of three people, if there is one. The third one is simulated.
+def with_third_person(true: IntArray, people: list[IntArray], worst: IntArray) -> IntArray:
+    """The labels `worst` of these people, with more mistakes: those of a simulated third person.
 
-    This person is wrong on a random part of the pictures on which both others are right, and takes the same classes for
+    This person is wrong on a random part of the pictures on which the others are right, and takes the same classes for
     each other as they do. Real people are wrong on the difficult pictures, so the real labels may be harder to learn.
     """
-    worst = np.where(labels == true, second, labels)
-    right = np.flatnonzero(worst == true)
-    mistaken = rng.permutation(right)[: max(0, round(WRONG_OF_THREE * len(true)) - (len(true) - len(right)))]
-    wrong_labels = np.concatenate([labels[labels != true], second[second != true]])
-    of_class = np.concatenate([true[labels != true], true[second != true]])
+    rng, right = np.random.default_rng(SPLIT_SEED), np.flatnonzero(worst == true)
+    mistaken = rng.permutation(right)[: max(0, len(right) - round((1 - WRONG_OF_THREE) * len(true)))]
+    wrong_labels = np.concatenate([labels[labels != true] for labels in people])
+    of_class, worst = np.concatenate([true[labels != true] for labels in people]), worst.copy()
     for k in np.unique(true[mistaken]):
         chosen = mistaken[true[mistaken] == k]
         worst[chosen] = rng.choice(wrong_labels[of_class == k], len(chosen))
@@ -129,9 +127,8 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("results", type=Path)
     parser.add_argument("--network", default="resnet32")
-    parser.add_argument(
-        "--noise", default="symmetric-0.8", help="symmetric-0.8, pair-0.4, random2, worst, worst-of-three"
-    )
+    names = "symmetric-0.8, pair-0.4, random2, worst, worst-of-three, ..."
+    parser.add_argument("--noise", default="symmetric-0.8", help=names)
     parser.add_argument("--seeds", default="10,11")
     parser.add_argument("--epochs", type=int, default=80)
     parser.add_argument(
