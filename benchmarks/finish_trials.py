@@ -9,8 +9,9 @@ person, and of those of two people the wrong one if there is one. `worst-of-thre
 labels of CIFAR-10N with 40 % wrong ones have three. Needs a GPU: 80 epochs of eight ResNet-32 take about
 three minutes on an H200. The records in RESULTS are kept, so the same command continues or only prints the table.
 Settings of the views (mixup, strong, ...) cannot train together with others: give them in a command of their own.
-`--ratio 0.6` trains with a transition matrix of this noise ratio, from the same selections: how much does its estimate
-matter? `--repeats 3` and `--iterations 8` train from selections with more splits or iterations.
+`--ratio 0.6` trains with a transition matrix of this noise ratio, `--true-transition` with the true one, from the same
+selections: how much does the estimate matter? `--repeats 3` and `--iterations 8` train from selections with more splits
+or iterations.
 """
 
 from __future__ import annotations
@@ -18,16 +19,20 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from labelsieve import metrics
 from labelsieve.data.cifar import human_labels
 from labelsieve.experiments import records, run_cells
 from labelsieve.experiments.cells import (
     FINISH,
     FINISH_SELECTION,
+    Cell,
     SweepRequest,
     finish_cells,
     parse_method_setting,
@@ -35,12 +40,13 @@ from labelsieve.experiments.cells import (
 )
 from labelsieve.experiments.datasets import PictureArrays, open_cifar10
 from labelsieve.experiments.paper import PAPER, PEOPLE, PEOPLES_LABELS, POSTERIOR, Noise
+from labelsieve.experiments.records import Record
 from labelsieve.experiments.runner import is_finished
 from labelsieve.experiments.train_cells import ExperimentContext
 from labelsieve.methods import incv_posterior
 from labelsieve.progress import Progress
 from labelsieve.selection.noise_model import scale_transition
-from labelsieve.types import IntArray
+from labelsieve.types import FloatArray, IntArray
 
 HELD_OUT, SPLIT_SEED = 10_000, 2024
 WORST, WORST_OF_THREE = "worst", "worst-of-three"
@@ -85,15 +91,24 @@ def parse_settings(text: str) -> tuple[tuple[str, str, object], ...]:
     return tuple(parse_method_setting(f"{POSTERIOR}.{part}") for part in text.split(",") if part)
 
 
-def copy_selections(source: Path, target: Path, ratio: float | None) -> None:
-    """Copy selections, with transition matrices of another noise ratio if one is given."""
+def copy_selections(source: Path, target: Path, change: Callable[[Record], FloatArray] | None) -> None:
+    """Copy selections, with the transition matrices that `change` returns for their records."""
     shutil.copytree(source / FINISH_SELECTION, target / FINISH_SELECTION, dirs_exist_ok=True)
-    for path in (target / FINISH_SELECTION).glob("*.json") if ratio is not None else ():
+    for path in (target / FINISH_SELECTION).glob("*.json") if change is not None else ():
         record = json.loads(path.read_text(encoding="utf-8"))
-        found = np.array(record["results"]["transition_matrix"])
-        even = np.full(len(found), 1 / len(found))  # CIFAR-10 has as many pictures of each class
-        record["results"]["transition_matrix"] = scale_transition(found, even, ratio).tolist()
+        record["results"]["transition_matrix"] = change(record).tolist()
         path.write_text(json.dumps(record), encoding="utf-8")
+
+
+def with_ratio(record: Record, ratio: float) -> FloatArray:
+    """The transition matrix of a selection, scaled to this noise ratio."""
+    found = np.array(record["results"]["transition_matrix"])
+    even = np.full(len(found), 1 / len(found))  # CIFAR-10 has as many pictures of each class
+    return scale_transition(found, even, ratio)
+
+
+def true_transition(record: Record, data: PictureArrays, cells: Mapping[str, Cell]) -> FloatArray:
+    return metrics.confusion(data.true, data.given(cells[record["id"]]), data.classes)
 
 
 def table(results: Path, network: str) -> str:
@@ -137,6 +152,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=PAPER.finish_batch_size)
     parser.add_argument("--rate", type=float, default=incv_posterior.RATE_AT_256, help="learning rate at 256 samples")
     parser.add_argument("--ratio", type=float, help="of the transition matrix, instead of the estimated one")
+    parser.add_argument("--true-transition", action="store_true", help="train with the true transition matrix")
     parser.add_argument("--repeats", type=int, default=1, help="splits per iteration of the selection")
     parser.add_argument("--iterations", type=int, help="of the selection; default: 4")
     parser.add_argument("--lockstep", type=int, default=40, help="twice the number of networks that train at once")
@@ -153,6 +169,8 @@ def main() -> None:
         incv_posterior.RATE_AT_256 = arguments.rate
     if arguments.ratio is not None:
         results = results.with_name(f"{results.name}-ratio{arguments.ratio}")
+    if arguments.true_transition:
+        results = results.with_name(f"{results.name}-true")
     cells = {}
     for settings in arguments.settings or [""]:
         request = SweepRequest(
@@ -167,7 +185,12 @@ def main() -> None:
             selections, ExperimentContext(data, shared, commit, progress=Progress()), arguments.lockstep
         )
     if results != shared:
-        copy_selections(shared, results, arguments.ratio)
+        change = None
+        if arguments.true_transition:
+            change = partial(true_transition, data=data, cells=cells)
+        elif arguments.ratio is not None:
+            change = partial(with_ratio, ratio=arguments.ratio)
+        copy_selections(shared, results, change)
     missing = [cell for cell in cells.values() if not is_finished(cell, results)]
     if missing:
         run_cells.run_cells(missing, ExperimentContext(data, results, commit, progress=Progress()), arguments.lockstep)

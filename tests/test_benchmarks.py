@@ -7,6 +7,7 @@ import json
 import pickle
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -264,7 +265,7 @@ def test_trials_of_incv_posterior_change_the_noise_ratio_of_copied_selections(tm
     for kind in ("json", "npz"):
         (tmp_path / "a" / f"{name}.{kind}").parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(results / f"{name}.{kind}", tmp_path / "a" / f"{name}.{kind}")
-    trials.copy_selections(tmp_path / "a", tmp_path / "b", 0.5)
+    trials.copy_selections(tmp_path / "a", tmp_path / "b", partial(trials.with_ratio, ratio=0.5))
     before, after = (records.load(tmp_path / folder, name)["results"]["transition_matrix"] for folder in "ab")
     assert np.diag(before).mean() == pytest.approx(0.2, abs=0.02) and np.diag(after).mean() == pytest.approx(
         0.5, abs=1e-6

@@ -3,7 +3,7 @@
     p_i      running mean of a teacher's prediction for sample i, with the class shares pulled towards the prior
     S_i      likelihood of the given label y_i for each true class: 1 - s_i for the class y_i, s_i spread over the other
              classes as in T (from the noise model); s_i is the probability that the label is wrong
-    L_i      (S_i(k) T[k, y_i]) ^ 0.5
+    L_i      (S_i(k) T[k, y_i]) ^ label_weight
     target   ~ (p_i(k) L_i(k)) ^ (1 / temperature)
     loss     cross-entropy of the target, on a mixed strong view
 
@@ -18,9 +18,14 @@ wrong label would confirm it. On CIFAR-10 with people's labels a network with th
 memorises half of the wrong ones, with the selection's 9 to 13 % (docs/reproduction.md). But s_i is a posterior, so S_i
 also contains an opinion about the sample, which p_i repeats: alone, S_i would count it twice, and a right label of a
 sample that looks like another class would be ignored. Hence the geometric mean of S_i and T (benchmarks/finish.md).
+The p_i repeat the labels, too: what a network has memorised is multiplied by L_i once more. With a smaller exponent
+(`label_weight`) it memorises fewer wrong labels.
 
 The networks soon rank the labels better than the selection did. So before each epoch the same values of s_i are
-assigned to the labels in a new order, by p_i and the first s_i together (`ranked_again`).
+assigned to the labels in a new order, by p_i and the first s_i together (`ranked_again`). They also predict the classes
+better, so T becomes the matrix of their predictions p_i and the given labels (`learnt_transition`), with the prior that
+follows from it. The selection finds too few confusions of classes that its classifier cannot distinguish either
+(benchmarks/finish.md).
 
 If many selected labels are wrong, twice the epochs are more accurate on pictures, but not on digits if one round has
 them all (docs/reproduction.md, benchmarks/finish.md). So a second round (`rounds`) trains new networks: in its first
@@ -70,14 +75,17 @@ from labelsieve.types import FloatArray, IntArray
 
 RATE_AT_256 = 0.06  # of SGD with 256 samples per batch, in proportion for other sizes
 SHARES_DECAY = 0.99  # of the running shares of the predicted classes, per step
-LEAST_NOISE = 0.01  # of a row of T, over all classes: few counted labels cannot show that a confusion never happens
+LEAST_NOISE = 0.01  # of a row of T, over all classes (`above_least_noise`)
 LEAST_SUSPICION = 0.02  # no label counts as certain: one selected label in 40 is wrong on people's CIFAR-10 labels
 COLLAPSED = 0.1  # a class whose share is below this part of its prior has collapsed
 COMMON = 0.25  # rarer classes, compared with an even share, are not checked: their shares vary by chance
 NEW_WEIGHT = 0.7  # of the network's log-odds in the order of the labels, against those of the selection
 MANY_WRONG = 0.1  # of the selected labels; with fewer, a second round gains little (benchmarks/finish.md)
 MOST_MEMORY = 2**33  # bytes
-RANKED_AT_ONCE = 2**16  # samples, so that ranking needs little memory besides the predictions
+READ_AT_ONCE = 2**16  # samples, so that reading the memory needs little memory besides it
+# Samples per class that the transition matrix of the selection counts for: a class of a few samples, whose labels a
+# network has learnt, would look free of mistakes. Classes of benchmarks/finish.md have 100 samples or more.
+SELECTION_COUNTS = 10.0
 
 
 def memory_bytes(samples: int, classes: int, networks: int) -> int:
@@ -85,7 +93,7 @@ def memory_bytes(samples: int, classes: int, networks: int) -> int:
 
 
 def label_likelihood(labels: Tensor, suspicion: Tensor, transition: Tensor) -> Tensor:
-    """The likelihood [t, B, classes] of labels [t, B] for each true class: the geometric mean of T and S.
+    """S T [t, B, classes], the product of two likelihoods of labels [t, B] for each true class.
 
     T is the transition matrix [t, c, c]. S is 1 - suspicion for the given class; the suspicion is spread over the other
     classes as in T.
@@ -96,7 +104,7 @@ def label_likelihood(labels: Tensor, suspicion: Tensor, transition: Tensor) -> T
     others = by_class.masked_fill(given, 0.0)
     spread = suspicion[..., None] * others / others.sum(-1, keepdim=True).clamp_min(1e-30)
     by_suspicion = torch.where(given, 1 - suspicion[..., None], spread)
-    return (by_class * by_suspicion).sqrt()
+    return by_class * by_suspicion
 
 
 def posterior_targets(predictions: Tensor, likelihood: Tensor, temperature: float) -> Tensor:
@@ -107,13 +115,31 @@ def posterior_targets(predictions: Tensor, likelihood: Tensor, temperature: floa
     return sharp / sharp.sum(-1, keepdim=True).clamp_min(1e-30)
 
 
+def learnt_transition(predictions: Tensor, labels: Tensor, first: Tensor) -> Tensor:
+    """The shares of the given labels by predicted class [c, c], from predictions [n, c] of samples with these labels.
+
+    The predictions need not be normalised. `first` is the matrix of the selection.
+    """
+    counts = SELECTION_COUNTS * first
+    for p, given in zip(*(torch.split(values, READ_AT_ONCE) for values in (predictions, labels)), strict=True):
+        p = p / p.sum(1, keepdim=True).clamp_min(1e-30)
+        counts = counts + p.t() @ F.one_hot(given, len(first)).to(p.dtype)
+    return counts / counts.sum(1, keepdim=True)
+
+
+def above_least_noise(transition: Tensor) -> Tensor:
+    """A transition matrix without zeros: few counted labels cannot show that a confusion never happens."""
+    raised = transition.clamp_min(LEAST_NOISE / len(transition))
+    return raised / raised.sum(1, keepdim=True)
+
+
 def ranked_again(suspicion: Tensor, predictions: Tensor, labels: Tensor, transition: Tensor) -> Tensor:
     """The same suspicions [n] in the order of their log-odds and those of the predictions [n, c], both weighted.
 
     The values stay those of the selection, because a network that has learnt wrong labels finds too few of them.
     """
     right = []
-    for p, given in zip(*(torch.split(values, RANKED_AT_ONCE) for values in (predictions, labels)), strict=True):
+    for p, given in zip(*(torch.split(values, READ_AT_ONCE) for values in (predictions, labels)), strict=True):
         posterior = p.clamp_min(1e-5) * transition.t()[given]
         right.append(posterior.gather(1, given[:, None])[:, 0] / posterior.sum(1))
     order = (1 - NEW_WEIGHT) * torch.logit(suspicion, 1e-4) - NEW_WEIGHT * torch.logit(torch.cat(right), 1e-4)
@@ -142,6 +168,8 @@ class INCVPosterior(Method):
         with 0.3 (docs/methods.md).
     strong
         Train on strong views of pictures; part of the recipe for pictures on a GPU.
+    label_weight
+        Exponent of the likelihood of the given label. With a smaller one, labels count less against the predictions.
     hidden
         Share of the values of a row of numbers that a network does not see in training: it reads the mean of the column
         instead. No effect on pictures.
@@ -169,6 +197,7 @@ class INCVPosterior(Method):
     mixup: float = 0.5
     unmixed: float = 0.0
     strong: bool = False
+    label_weight: float = 0.5
     hidden: float = 0.3
     warmup: float = 0.15
     rounds: int | Literal["auto"] = "auto"
@@ -184,7 +213,8 @@ class INCVPosterior(Method):
             raise InputError("incv-posterior: strong: choose true or false")
         check_range("incv-posterior: warmup", self.warmup, 0, 1)
         check_range("incv-posterior: mixup", self.mixup, 0, 100)
-        check_range("incv-posterior: unmixed", self.unmixed, 0, 1)
+        for name in ("unmixed", "label_weight"):
+            check_range(f"incv-posterior: {name}", getattr(self, name), 0, 1)
         check_range("incv-posterior: hidden", self.hidden, 0, 1, ends="[)")
         if not (isinstance(self.rounds, str) and self.rounds == "auto"):
             check_integer("incv-posterior: rounds", self.rounds, otherwise=", or 'auto'")
@@ -248,16 +278,17 @@ class INCVPosterior(Method):
         return np.flatnonzero(balanced(chosen, plan.labels, plan.suspicion, np.asarray(plan.transition)))
 
     def state(self, plan: Plan, *, samples: int, classes: int, epochs: int) -> State:
-        T = np.maximum(checked_transition(plan.transition, self.name), LEAST_NOISE / classes)
-        if len(T) != classes:
-            raise InputError(f"incv-posterior: the transition matrix has {len(T)} classes, the data {classes}")
-        T /= T.sum(axis=1, keepdims=True)
+        found = checked_transition(plan.transition, self.name)
+        if len(found) != classes:
+            raise InputError(f"incv-posterior: the transition matrix has {len(found)} classes, the data {classes}")
+        T = above_least_noise(torch.tensor(found)).numpy()
         prior = torch.tensor(class_prior(plan.labels, T), dtype=torch.float32)
         return {
             "memory": torch.zeros(samples + 1, self.networks, classes),  # the last row is for padding
             "shares": prior.expand(self.networks, classes).clone(),
             "prior": prior,
             "transition": torch.tensor(T, dtype=torch.float32),
+            "first_transition": torch.tensor(T, dtype=torch.float32),
             "suspicion": torch.tensor(self._suspicion(plan, T), dtype=torch.float32),
             "warmup": torch.tensor(float(self.warmup_epochs())),
             "fixed": torch.tensor(0.0),  # 1 while the targets are those of the round before
@@ -284,7 +315,7 @@ class INCVPosterior(Method):
         if into_round <= self.warmup_epochs():
             return
         if view.plan.suspicion is not None:
-            self._rank_again(view)
+            self._read_memory(view)
         prior, weight = view.state["prior"], view.state["target_weight"]
         # The running shares are those of the last hundreds of steps: small data have collapsed for many epochs before
         # they show it, and no longer recover.
@@ -298,11 +329,15 @@ class INCVPosterior(Method):
                 "training continues with the forward-corrected loss alone, which is less accurate"
             )
 
-    def _rank_again(self, view: TrainingView) -> None:
-        memory, T = view.state["memory"], view.state["transition"]
-        first = torch.tensor(self._suspicion(view.plan, T.cpu().numpy())[:-1], dtype=torch.float32, device=T.device)
+    def _read_memory(self, view: TrainingView) -> None:
+        """Estimate the transition matrix and the prior by the predictions, and rank the labels."""
+        T, predictions = view.state["transition"], view.state["memory"][:-1].mean(1)
         labels = torch.as_tensor(view.plan.labels, dtype=torch.int64, device=T.device)
-        view.state["suspicion"][:-1] = ranked_again(first, memory[:-1].mean(1), labels, T)
+        T.copy_(above_least_noise(learnt_transition(predictions, labels, view.state["first_transition"])))
+        found = T.cpu().numpy()
+        view.state["prior"].copy_(torch.tensor(class_prior(view.plan.labels, found), dtype=torch.float32))
+        first = torch.tensor(self._suspicion(view.plan, found)[:-1], dtype=torch.float32, device=T.device)
+        view.state["suspicion"][:-1] = ranked_again(first, predictions, labels, T)
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         assert batch.teacher is not None
@@ -319,7 +354,8 @@ class INCVPosterior(Method):
             shares = p.sum(2) / real.sum(2).clamp_min(1)
             state["shares"].lerp_(shares, torch.where(fixed, 0.0, 1 - SHARES_DECAY))
             suspicion = state["suspicion"][row, batch.index]
-            likelihood = label_likelihood(batch.labels, suspicion, state["transition"])[:, None]  # [t,1,B,c]
+            likelihood = label_likelihood(batch.labels, suspicion, state["transition"])
+            likelihood = likelihood.pow(self.label_weight)[:, None]  # [t,1,B,c]
             pull = (state["prior"][:, None] / state["shares"].clamp_min(1e-6))[:, :, None]
             predictions = memory.transpose(1, 2) * pull
             targets = posterior_targets(predictions.flip(1), likelihood, self.temperature) * real

@@ -19,6 +19,7 @@ from labelsieve.methods import create, incv_posterior
 from labelsieve.methods.incv_posterior import (
     INCVPosterior,
     label_likelihood,
+    learnt_transition,
     posterior_targets,
     ranked_again,
 )
@@ -53,7 +54,19 @@ def test_the_likelihood_of_a_label_by_hand():
     found = label_likelihood(torch.tensor([[1, 0]]), torch.tensor([[0.2, 0.9]]), transition)
     by_suspicion = torch.tensor([[[0.2 * 2 / 7, 0.8, 0.2 * 5 / 7], [0.1, 0.9, 0.0]]])
     by_class = torch.tensor([[[0.2, 0.6, 0.5], [0.7, 0.3, 0.0]]])
-    torch.testing.assert_close(found, (by_suspicion * by_class).sqrt())
+    torch.testing.assert_close(found, by_suspicion * by_class)
+
+
+def test_labels_without_weight_do_not_change_the_targets(plan, make_batch):
+    logits, teacher = torch.randn(1, 1, 2, 4), torch.randn(1, 1, 2, 4)
+
+    def loss(labels, weight):
+        method = INCVPosterior(networks=1, mixup=0.0, label_weight=weight)
+        batch = make_batch([labels], index=[[5, 30]], epoch=10.0, state=started(method, plan))
+        return float(method.loss(logits, replace(batch, teacher=teacher)))
+
+    assert loss([0, 1], 0.0) == loss([2, 3], 0.0)
+    assert loss([0, 1], 0.5) != loss([2, 3], 0.5)
 
 
 @pytest.mark.parametrize("networks", [1, 2])
@@ -66,8 +79,34 @@ def test_the_targets_use_the_suspicion_of_the_selection(plan, networks):
     assert found[5] == pytest.approx(0.3) and found[-1] == 0
 
 
+def test_the_learnt_transition_matrix_by_hand(monkeypatch):
+    monkeypatch.setattr(incv_posterior, "READ_AT_ONCE", 2)  # several pieces, the last one short
+    monkeypatch.setattr(incv_posterior, "SELECTION_COUNTS", 2.0)
+    first, labels = torch.tensor([[0.9, 0.1], [0.4, 0.6]]), torch.tensor([0, 0, 1])
+    predictions = torch.tensor([[0.4, 0.1], [0.0, 0.3], [0.1, 0.9]])
+    counts = torch.tensor([[1.8 + 0.8, 0.2 + 0.1], [0.8 + 0.2 + 1.0, 1.2 + 0.9]])
+    torch.testing.assert_close(learnt_transition(predictions, labels, first), counts / counts.sum(1, keepdim=True))
+
+
+def test_the_transition_matrix_follows_the_predictions_after_the_warm_up(plan, fake_view):
+    method, known = INCVPosterior(networks=1), replace(plan, suspicion=np.full(40, 0.3))
+    state = {name: tensor[0] for name, tensor in started(method, known).items()}
+    first = state["transition"].clone()
+    predicted = known.labels.copy()
+    predicted[np.flatnonzero(predicted == 1)[1:]] = 2  # all labels of class 1 but one look wrong
+    state["memory"][:-1, 0] = torch.nn.functional.one_hot(torch.as_tensor(predicted), 4).float()
+    method.before_epoch(fake_view(known, state, 20, epoch=3))
+    assert torch.equal(state["transition"], first)
+    for epoch in (4, 5):  # from the matrix of the selection each time
+        method.before_epoch(fake_view(known, state, 20, epoch=epoch))
+        found = learnt_transition(state["memory"][:-1, 0], torch.as_tensor(known.labels), first)
+        torch.testing.assert_close(state["transition"], found)
+    assert found[2, 1] > 2 * first[2, 1]
+    assert state["prior"][2] > state["prior"][1]  # although both have as many labels
+
+
 def test_the_order_of_the_labels_by_hand(monkeypatch):
-    monkeypatch.setattr(incv_posterior, "RANKED_AT_ONCE", 3)  # several pieces, the last one short
+    monkeypatch.setattr(incv_posterior, "READ_AT_ONCE", 3)  # several pieces, the last one short
     first = torch.tensor([0.2, 0.3, 0.9, 0.6])
     labels, transition = torch.tensor([0, 0, 0, 1]), torch.tensor([[0.8, 0.2], [0.2, 0.8]])
     sure, unsure = [0.99, 0.01], [0.5, 0.5]
@@ -138,7 +177,7 @@ def test_memory_and_loss_of_two_networks(plan, make_batch, known):
             likelihood = transition[:, labels[0][b]]  # without suspicions of the selection that of the class
             if known:
                 suspicion = torch.tensor([[float(plan.suspicion[index[0][b]])]])
-                likelihood = label_likelihood(torch.tensor([[labels[0][b]]]), suspicion, transition[None])[0, 0]
+                likelihood = label_likelihood(torch.tensor([[labels[0][b]]]), suspicion, transition[None])[0, 0].sqrt()
             pull = state["prior"][0] / updated[0, 1 - k]
             target = p[0, 1 - k, b] * likelihood * pull  # the other network predicts
             target = (target / target.sum()) ** 2
@@ -202,7 +241,7 @@ def test_a_second_round_starts_from_new_networks_and_fixed_targets(noisy_plan, f
         return float(method.loss(logits, batch))
 
     log_p = logits.log_softmax(-1)[0, 0]
-    likelihood = label_likelihood(torch.tensor(labels), rows["suspicion"][[5, 30]][None], state["transition"])[0]
+    likelihood = label_likelihood(torch.tensor(labels), rows["suspicion"][[5, 30]][None], state["transition"])[0].sqrt()
     target = posterior_targets(rows["memory"][[5, 30], 0] * rows["prior"] / rows["shares"][0], likelihood, 0.5)
     assert loss(22.0, fixed=True) == pytest.approx(-float((target * log_p).sum(-1).mean()), rel=1e-5)
     assert all(torch.equal(rows[name], values) for name, values in kept.items())
@@ -326,6 +365,7 @@ def test_refused_plans(plan, changes):
         {"teacher_decay": 1},
         {"warmup": 2},
         {"hidden": 1},
+        {"label_weight": 1.5},
         {"rounds": 0},
         {"rounds": 3},
         {"rounds": 1.5},
