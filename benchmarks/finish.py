@@ -249,18 +249,18 @@ incv-coteaching in all settings. The differences are significant (more than 2.26
 except on digits with 20 % (2.0 standard errors), **on photos with 20 and 40 %** (2.1 and 1.5) and **with labels of two
 people** (1.9).
 
-**Wrong labels**: after the training, the AUROC is higher in all settings except **with labels of two people, where it is
-the same and F1 is 0.014 lower**. The gain is small on photos with 20 % and with labels of one person (0.0003 and 0.0001):
-the networks have memorised many wrong labels, so their weight is small. With labels of two people, the selection expects
-26 % wrong labels and flags 30 %, and 31 % are wrong. The combined suspicions are surer, so that as many labels are flagged
-as are expected to be wrong, which is too few here (numbers of the seeds 50 to 55, a trial without a command). If the
-suspicions of the selection were assigned in the new order, the number of flagged labels would not change, but photos
-would lose 0.010 of F1. The ECE is at most 0.05 in every setting.
+**Wrong labels**: after the training, the AUROC is higher in all settings except **with labels of two people, where it
+is the same and F1 is 0.014 lower**. The gain is small on photos with 20 % and with labels of one person (0.0003 and
+0.0001): the networks have memorised many wrong labels, so their weight is small. With labels of two people, the
+selection expects 26 % wrong labels and flags 30 %, and 31 % are wrong. The combined suspicions are surer, so that as
+many labels are flagged as are expected to be wrong, which is too few here (numbers of the seeds 50 to 55, a trial
+without a command). If the suspicions of the selection were assigned in the new order, the number of flagged labels
+would not change, but photos would lose 0.010 of F1. The ECE is at most 0.05 in every setting.
 
-**The transition matrix is estimated again** before each epoch, with the class shares, from the predictions and the given
-labels. Earlier versions used that of the selection in the whole training. Differences between the code of the commits
-d6ad606 and 21b1e32 with the seeds of this page, from the same selections, accuracy in points (the sections after this one
-were measured before):
+**The transition matrix is estimated again** before each epoch, with the class shares, from the predictions and the
+given labels. Earlier versions used that of the selection in the whole training. Differences between the code of the
+commits d6ad606 and 21b1e32 with the seeds of this page, from the same selections, accuracy in points (the sections
+after this one were measured before):
 
 | data | noise | accuracy | AUROC of the networks | AUROC after |
 |---|---|---|---|---|
@@ -274,8 +274,9 @@ were measured before):
 | people | one person, 18 % | +0.45 ± 0.15 | +0.0097 | +0.0001 |
 | people | worse of two, 31 % | +0.27 ± 0.18 | +0.0093 | 0.0000 |
 
-Texts with 77 classes (banking77, 10,003 questions for training, 3,080 for testing, TF-IDF; `labelsieve corrupt`, `select`,
-`train --method incv-posterior` and `predict --score` at both commits, from the same selections), accuracy in %:
+Texts with 77 classes (banking77, 10,003 questions for training, 3,080 for testing, TF-IDF; `labelsieve corrupt`,
+`select`, `train --method incv-posterior` and `predict --score` at both commits, from the same selections), accuracy in
+%:
 
 | noise | seeds | d6ad606 | 21b1e32 |
 |---|---|---|---|
@@ -283,16 +284,17 @@ Texts with 77 classes (banking77, 10,003 questions for training, 3,080 for testi
 | pair 20 % | 2, 3 | 81.7, 81.7 | 82.5, 82.0 |
 | pair 40 % | 2, 3 | 67.8, 66.5 | **76.0, 74.3** |
 
-With symmetric noise the matrix of the selection is better than one that is counted, because all its entries are estimated
-together. This costs 0.2 points in the mean of these texts. If the matrix of the selection counts like 77 instead of 10
-samples of each class, symmetric noise has 79.5 and 79.3 % (seeds 2 and 3), but pair noise only 71.9 % (seed 3).
+With symmetric noise the matrix of the selection is better than one that is counted, because all its entries are
+estimated together. This costs 0.2 points in the mean of these texts. If the matrix of the selection counts like 77
+instead of 10 samples of each class, symmetric noise has 79.5 and 79.3 % (seeds 2 and 3), but pair noise only 71.9 %
+(seed 3).
 
 This was chosen with the seeds 50 to 55 (trials without a command). The reason: with labels of people, the off-diagonal
-entries of the matrix of the selection have a root mean square error of 0.014 (one person) and 0.020 (two), and those of a
-matrix from the predictions of the trained networks 0.009 and 0.015. With the true matrix, the accuracy was 0.36 ± 0.21
-and 0.11 ± 0.24 points higher, with true suspicions 0.51 ± 0.20 and 0.88 ± 0.21. Variants, differences from the matrix of
-the selection in points. `scaled`: the matrix has the noise ratio of the selection; `shares`: the class shares are estimated
-again, too; `L^a`: `label_weight` is a instead of 0.5; `fading`: it falls from 0.5 to 0 after the warm-up.
+entries of the matrix of the selection have a root mean square error of 0.014 (one person) and 0.020 (two), and those of
+a matrix from the predictions of the trained networks 0.009 and 0.015. With the true matrix, the accuracy was 0.36 ±
+0.21 and 0.11 ± 0.24 points higher, with true suspicions 0.51 ± 0.20 and 0.88 ± 0.21. Variants, differences from the
+matrix of the selection in points. `scaled`: the matrix has the noise ratio of the selection; `shares`: the class shares
+are estimated again, too; `L^a`: `label_weight` is a instead of 0.5; `fading`: it falls from 0.5 to 0 after the warm-up.
 
 | variant | digits 20 / 40 / 60 % / pair / 80 % | people 18 / 31 % | photos 20 / 40 % |
 |---|---|---|---|
@@ -305,9 +307,9 @@ again, too; `L^a`: `label_weight` is a instead of 0.5; `fading`: it falls from 0
 | estimated again, shares, fading | -0.15 / +0.19 / 0.00 / -0.12 / +1.23 ± 0.47 | +0.22 / +0.41 | |
 | estimated again, shares, fading to 0.1 | -0.09 / +0.22 / 0.00 / -0.06 / +1.42 ± 0.49 | +0.07 / +0.49 | |
 
-The standard errors are 0.1 to 0.3 (digits, people) and 0.3 to 0.7 (photos). Weaker labels gain with labels of people and
-lose on digits, so 0.5 stays. Weights that depend on the suspicion (L^(1-s), no label above s = 0.5) lose 0.8 to 1.5 points
-on digits with pair noise.
+The standard errors are 0.1 to 0.3 (digits, people) and 0.3 to 0.7 (photos). Weaker labels gain with labels of people
+and lose on digits, so 0.5 stays. Weights that depend on the suspicion (L^(1-s), no label above s = 0.5) lose 0.8 to 1.5
+points on digits with pair noise.
 
 **Noise estimate.** After commit e3c0066, the surest labels limit the noise ratio (own-training.md), which changes all
 selections. On photos with 60 % wrong labels the ratio was estimated as 0.64 to 0.70, now as 0.61 to 0.63; the ECE
