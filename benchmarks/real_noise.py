@@ -60,6 +60,22 @@ noise on the same scikit-learn data sets, so the coverage is not an independent 
 files, the clean digits and banking77, using the tables below. About 30 other variants of the noise curve and of
 suspicion were compared on the same runs and not used.
 
+Which classes are confused is shrunk towards all of them (`PSEUDO_COUNTS`), but less if the labels show that there are
+few (`CONCENTRATIONS`). This came later. It was chosen on banking77 with pair noise (10,003 questions in 77 classes,
+TF-IDF; `labelsieve corrupt`, then `labelsieve select` with the same seed), and changes only families with
+class-dependent or pair noise here. AUROC of the wrong labels and label precision, before and after the change:
+
+| noise | seed | AUROC before | after | label precision before | after |
+|---|---|---|---|---|---|
+| pair 40 % | 2 | 0.813 | 0.877 | 0.719 | 0.810 |
+| pair 40 % | 3 | 0.837 | 0.903 | 0.715 | 0.825 |
+| pair 20 % | 2 | 0.985 | 0.992 | 0.958 | 0.978 |
+| pair 20 % | 3 | 0.987 | 0.992 | 0.960 | 0.979 |
+
+The likeliest concentration alone, without PSEUDO_COUNTS as its upper limit, also makes matrices of symmetric noise
+more even. F1 was then higher by up to 0.02 on digits, but 20 to 37 % fewer Roman numerals were found that belong to
+no class.
+
 {families}
 
 ## Interval and trust

@@ -17,6 +17,7 @@ from labelsieve.selection.noise_model import (
     TwoOpinions,
     agrees_by_chance,
     bins_of,
+    concentration,
     count_transition,
     denoise,
     excess_agreement,
@@ -130,6 +131,26 @@ def test_counting_helpers():
     assert T.sum(axis=1) == pytest.approx([1, 1]) and np.diagonal(T) == pytest.approx([0.9, 0.9], abs=0.03)
     scaled = scale_transition(T, np.array([0.5, 0.5]), 0.3)
     assert 1 - np.diagonal(scaled).mean() == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("pattern", ["symmetric", "pair"])
+def test_the_confusions_of_many_classes_are_counted_if_they_are_few(pattern):
+    classes, n, ratio = 60, 6000, 0.3
+    rng = np.random.default_rng(0)
+    truth = np.arange(n) % classes
+    given = noise.corrupt(truth, theory.matrix(pattern, classes, ratio), rng)
+    scores = score_probabilities(given, predictions(truth, 0.1, rng, classes=classes))
+    found, true = count_transition(scores, given, classes), theory.matrix(pattern, classes, ratio)
+    assert found.sum(axis=1) == pytest.approx(np.ones(classes))
+    assert np.abs(found - true).sum(axis=1).mean() / 2 < 0.15
+    next_class = found[np.arange(classes), (np.arange(classes) + 1) % classes].mean()
+    assert next_class > 0.2 if pattern == "pair" else next_class < 0.02
+
+
+def test_the_concentration_follows_how_evenly_labels_are_spread():
+    even, one = np.ones((20, 20)) - np.eye(20), 5 * np.roll(np.eye(20), 1, axis=1)
+    assert concentration(even) > 100 * concentration(one)
+    assert np.isfinite(concentration(np.zeros((3, 3)))) and np.isfinite(concentration(np.zeros((1, 1))))
 
 
 def test_classifiers_that_own_classifiers_give_a_wide_interval_at_heavy_noise() -> None:

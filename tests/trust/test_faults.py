@@ -48,12 +48,14 @@ def test_a_signal_stops_at_the_next_safe_point_and_keeps_everything(
     stops = 0
     while stops < 4:
         child = chaos.fork(line, often=False)
-        # Wait for the first training to have begun: before it there is nothing to keep.
-        while not (seen := "training" in child.stderr if child.said.exists() else False):
-            time.sleep(0.01)
-        time.sleep(0.05)
-        child.send(number)
-        ended = child.wait_at_most(60)
+        # Wait for a training to have begun: before it there is nothing to keep. A resumed run may have none left.
+        ended = None
+        while ended is None and not (seen := child.said.exists() and "training" in child.stderr):
+            ended = child.wait_at_most(0.01)
+        if ended is None:
+            time.sleep(0.05)
+            child.send(number)
+            ended = child.wait_at_most(60)
         assert ended in (code, 0), child.stderr
         assert "Traceback" not in child.stderr
         chaos.check(run)
