@@ -273,7 +273,7 @@ def concentration(wrong: FloatArray) -> float:
     wrong labels are spread evenly, small if each class is confused with few others. `wrong` [c, c] are counts.
     """
 
-    def above(counts: FloatArray) -> FloatArray:
+    def above(counts: FloatArray) -> IntArray:
         """How many counts are above 0, 1, 2, ..."""
         return np.cumsum(np.bincount(counts.astype(np.int64).ravel())[::-1])[::-1][1:]
 
