@@ -55,6 +55,7 @@ PSEUDO_COUNTS = 2.0
 # Tried for the confusions of a class (`concentration`). With PSEUDO_COUNTS alone, the AUROC of 40 % pair noise in 77
 # classes is 0.837 instead of 0.903 (benchmarks/real-noise.md).
 CONCENTRATIONS = np.geomspace(0.5, 10_000, 40)
+MOST_COUNTED = 10_000  # labels per class that choose among them: more need memory, and pseudo counts no longer matter
 CONFIDENCE_BINS, BIN_SAMPLES = 25, 60  # bins of equal size in which agreement is counted: at most, samples per bin
 SUREST_SHARE, SUREST_SAMPLES = 0.1, 40  # samples that measure the floor: the share, and the least number
 # For the lower end of the interval with own classifiers: among 40 labels, chance decides. With 150, 48 instead of 43 of
@@ -277,6 +278,7 @@ def concentration(wrong: FloatArray) -> float:
         """How many counts are above 0, 1, 2, ..."""
         return np.cumsum(np.bincount(counts.astype(np.int64).ravel())[::-1])[::-1][1:]
 
+    wrong = np.floor(wrong * min(1.0, MOST_COUNTED / max(wrong.sum(axis=1).max(), 1.0)))
     cells, rows = above(wrong), above(wrong.sum(axis=1))
     tried = CONCENTRATIONS[:, None]
     fit = np.log(tried / max(len(wrong) - 1, 1) + np.arange(len(cells))) @ cells
