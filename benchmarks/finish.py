@@ -284,8 +284,7 @@ Texts with 77 classes (banking77, 10,003 questions for training, 3,080 for testi
 | pair 20 % | 2, 3 | 81.7, 81.7 | 82.5, 82.0 |
 | pair 40 % | 2, 3 | 67.8, 66.5 | **76.0, 74.3** |
 
-With symmetric noise the matrix of the selection is better than one that is counted, because all its entries are
-estimated together. This costs 0.2 points in the mean of these texts. If the matrix of the selection counts like 77
+With symmetric noise, these texts lose 0.2 points in the mean of four seeds, which may be chance. If the matrix of the selection counts like 77
 instead of 10 samples of each class, symmetric noise has 79.5 and 79.3 % (seeds 2 and 3), but pair noise only 71.9 %
 (seed 3).
 
