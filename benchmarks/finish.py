@@ -284,9 +284,9 @@ Texts with 77 classes (banking77, 10,003 questions for training, 3,080 for testi
 | pair 20 % | 2, 3 | 81.7, 81.7 | 82.5, 82.0 |
 | pair 40 % | 2, 3 | 67.8, 66.5 | **76.0, 74.3** |
 
-With symmetric noise, these texts lose 0.2 points in the mean of four seeds, which may be chance. If the matrix of the selection counts like 77
-instead of 10 samples of each class, symmetric noise has 79.5 and 79.3 % (seeds 2 and 3), but pair noise only 71.9 %
-(seed 3).
+With symmetric noise, these texts lose 0.2 points in the mean of four seeds, which may be chance. If the matrix of the
+selection counts like 77 instead of 10 samples of each class, symmetric noise has 79.5 and 79.3 % (seeds 2 and 3), but
+pair noise only 71.9 % (seed 3).
 
 This was chosen with the seeds 50 to 55 (trials without a command). The reason: with labels of people, the off-diagonal
 entries of the matrix of the selection have a root mean square error of 0.014 (one person) and 0.020 (two), and those of
